@@ -1,0 +1,50 @@
+# Two helpers used by every room: a library with the project's flags, and a GoogleTest binary that
+# ctest runs alone or under mpirun with a fixed number of ranks.
+
+add_library(fathom_flags INTERFACE)
+target_compile_features(fathom_flags INTERFACE cxx_std_20)
+# NaN and infinity checks must keep working, so no -ffast-math: only errno and trapping are dropped.
+target_compile_options(fathom_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -fno-math-errno -fno-trapping-math>
+  $<$<AND:$<BOOL:${FATHOM_WERROR}>,$<COMPILE_LANGUAGE:CXX>>:-Werror>)
+target_include_directories(fathom_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+
+# fathom_library(name SOURCES a.cpp b.cpp LINK other_target ...)
+function(fathom_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC fathom_flags ${arg_LINK})
+endfunction()
+
+# fathom_test(name SOURCES x_test.cpp LINK lib ... [RANKS 2 4 ...] [THREADS n])
+# Without RANKS the binary runs alone. With RANKS it runs once per count under mpirun, with a 64-byte
+# eager limit so that an unmatched send hangs here and not on a user's cluster.
+function(fathom_test name)
+  cmake_parse_arguments(arg "" "THREADS;TIMEOUT" "SOURCES;LINK;RANKS" ${ARGN})
+  if(NOT arg_THREADS)
+    set(arg_THREADS 1)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE fathom_flags ${arg_LINK})
+  target_compile_definitions(${name} PRIVATE
+    FATHOM_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" FATHOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(arg_RANKS)
+    target_link_libraries(${name} PRIVATE GTest::gtest)
+    foreach(ranks ${arg_RANKS})
+      add_test(NAME ${name}_np${ranks}
+        COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none
+          --mca pml ob1 --mca btl self,vader --mca btl_vader_eager_limit 64
+          -x FATHOM_TEST_RANKS=${ranks} -x OMP_NUM_THREADS=${arg_THREADS}
+          -np ${ranks} $<TARGET_FILE:${name}>)
+      set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS mpi)
+    endforeach()
+  else()
+    target_link_libraries(${name} PRIVATE GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
+      ENVIRONMENT "OMP_NUM_THREADS=${arg_THREADS}")
+  endif()
+endfunction()

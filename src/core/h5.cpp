@@ -1,0 +1,1 @@
+#include "core/h5.h"
