@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "core/philox.h"
+
+// exp, tanh and erf without branches or calls, so that loops over them vectorise. The GPU uses its
+// own. Errors are tested over the whole range in tests/kernels/math_test.cpp.
+
+namespace fathom::kernels {
+
+FATHOM_HOST_DEVICE inline float bits_to_float(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/// e^x within 2 ulp; 0 below -87.3, infinity above 88.7, NaN stays NaN.
+FATHOM_HOST_DEVICE inline float exp_f(float x) {
+#if defined(__CUDA_ARCH__)
+  return expf(x);
+#else
+  // x = n ln 2 + r, |r| <= ln(2)/2; ln 2 in two parts so that r is exact.
+  const float clamped = x > 88.8f ? 88.8f : (x < -87.4f ? -87.4f : x);
+  const float shifted =
+      clamped * 1.44269504f + 12582912.0f;  // round to nearest by adding 1.5 * 2^23
+  const float n = shifted - 12582912.0f;
+  float r = clamped - n * 0.693359375f;
+  r = r - n * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * r * r + r + 1.0f;
+  // 2^n in two factors, so that n = 128 does not overflow before the product does.
+  const auto whole = static_cast<std::int32_t>(n);
+  const std::int32_t half = whole >> 1;
+  const float s1 = bits_to_float(static_cast<std::uint32_t>(half + 127) << 23);
+  const float s2 = bits_to_float(static_cast<std::uint32_t>(whole - half + 127) << 23);
+  const float y = p * s1 * s2;
+  const float low = x < -87.33f ? 0.0f : y;
+  const float high = x > 88.73f ? INFINITY : low;
+  return x == x ? high : x;
+#endif
+}
+
+/// tanh within 4 ulp.
+FATHOM_HOST_DEVICE inline float tanh_f(float x) {
+#if defined(__CUDA_ARCH__)
+  return tanhf(x);
+#else
+  // Near zero the odd series avoids the cancellation of (e^2x - 1) / (e^2x + 1).
+  const float a = x < 0 ? -x : x;
+  const float e = exp_f(-2.0f * a);
+  const float large = (1.0f - e) / (1.0f + e);
+  const float s = x * x;
+  float p = -5.70498872745e-3f;
+  p = p * s + 2.06390887954e-2f;
+  p = p * s + -5.37397155531e-2f;
+  p = p * s + 1.33314422036e-1f;
+  p = p * s + -3.33332819422e-1f;
+  const float small = x + x * s * p;
+  const float signed_large = x < 0 ? -large : large;
+  return a < 0.625f ? small : signed_large;
+#endif
+}
+
+FATHOM_HOST_DEVICE inline float sigmoid_f(float x) {
+  return 1.0f / (1.0f + exp_f(-x));
+}
+
+/// Error function, absolute error below 3e-7.
+FATHOM_HOST_DEVICE inline float erf_f(float x) {
+#if defined(__CUDA_ARCH__)
+  return erff(x);
+#else
+  // |x| < 1: odd rational-free series; beyond: 1 - t * poly(t) * e^(-x^2) (Abramowitz-Stegun 7.1.26
+  // has 1.5e-7 absolute error in exact arithmetic).
+  const float a = x < 0 ? -x : x;
+  const float t = 1.0f / (1.0f + 0.3275911f * a);
+  float p = 1.061405429f;
+  p = p * t + -1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t + -0.284496736f;
+  p = p * t + 0.254829592f;
+  const float far = 1.0f - p * t * exp_f(-a * a);
+  const float s = x * x;
+  float q = 7.853861353153693e-5f;
+  q = q * s + -8.010193625184903e-4f;
+  q = q * s + 5.188327685732524e-3f;
+  q = q * s + -2.685381193529856e-2f;
+  q = q * s + 1.128358514861418e-1f;
+  q = q * s + -3.761262582423300e-1f;
+  q = q * s + 1.128379165726710e+0f;
+  return a < 1.0f ? x * q : (x < 0 ? -far : far);
+#endif
+}
+
+}  // namespace fathom::kernels
