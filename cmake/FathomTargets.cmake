@@ -17,8 +17,9 @@ function(fathom_library name)
 endfunction()
 
 # fathom_test(name SOURCES x_test.cpp LINK lib ... [RANKS 2 4 ...] [THREADS n])
-# Without RANKS the binary runs alone. With RANKS it runs once per count under mpirun, with a 64-byte
-# eager limit so that an unmatched send hangs here and not on a user's cluster.
+# Without RANKS the binary runs alone. With RANKS it gets the main of tests/mpi_main.cpp and runs once
+# per count under mpirun, with a 64-byte eager limit so that an unmatched send hangs here and not on a
+# user's cluster.
 function(fathom_test name)
   cmake_parse_arguments(arg "" "THREADS;TIMEOUT" "SOURCES;LINK;RANKS" ${ARGN})
   if(NOT arg_THREADS)
@@ -32,7 +33,9 @@ function(fathom_test name)
   target_compile_definitions(${name} PRIVATE
     FATHOM_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" FATHOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(arg_RANKS)
-    target_link_libraries(${name} PRIVATE GTest::gtest)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/mpi_main.cpp)
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_link_libraries(${name} PRIVATE GTest::gtest fathom_comm)
     foreach(ranks ${arg_RANKS})
       add_test(NAME ${name}_np${ranks}
         COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none

@@ -4,24 +4,29 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fathom::comm {
 
 enum class ReduceOp { sum, max, min };
 
-/// A pending transfer. The buffers belong to the caller and must stay untouched until wait() returns
-/// or test() says true. Destroying an unfinished request waits for it.
+/// A pending transfer. The buffers belong to the caller and must stay untouched until wait()
+/// returns or test() says true. Destroying an unfinished request waits for it; only while an
+/// exception unwinds the stack is it left behind, because a rank that fails must reach
+/// MpiSession::abort without its peers' help.
 class Request {
  public:
   struct State {
     virtual ~State() = default;
     virtual void wait() = 0;
     virtual bool test() = 0;
+    /// Gives the transfer up without blocking.
+    virtual void abandon() noexcept = 0;
   };
   Request() = default;
   explicit Request(std::unique_ptr<State> state) : state_(std::move(state)) {}
-  Request(Request&&) = default;
+  Request(Request&&) noexcept = default;
   Request& operator=(Request&& other);
   ~Request();
 
@@ -35,8 +40,8 @@ class Request {
 };
 
 /// A group of ranks. All sizes are std::size_t and safe beyond 2^32 bytes: the backend splits what
-/// its library cannot count. Calls marked collective must be made by every rank of the group, in the
-/// same order. Every call throws Error(comm) that names the call, the peer and the size.
+/// its library cannot count. Calls marked collective must be made by every rank of the group, in
+/// the same order. Every call throws Error(comm) that names the call, the peer and the size.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -47,8 +52,8 @@ class Communicator {
   /// Collective; blocks.
   virtual void barrier() = 0;
 
-  /// In place, element by element; collective; blocks. The order of a sum is the library's, the same
-  /// for the same group and size.
+  /// In place, element by element; collective; blocks. The order of a sum is the library's, the
+  /// same for the same group and size.
   virtual void all_reduce(float* data, std::size_t n, ReduceOp op) = 0;
   virtual void all_reduce(double* data, std::size_t n, ReduceOp op) = 0;
   virtual void all_reduce(std::int64_t* data, std::size_t n, ReduceOp op) = 0;
@@ -69,7 +74,8 @@ class Communicator {
   virtual Request start_send(const void* data, std::size_t bytes, int peer, int tag) = 0;
   virtual Request start_recv(void* data, std::size_t bytes, int peer, int tag) = 0;
 
-  /// Ranks with the same color form a group, ordered by key; collective.
+  /// Ranks with the same color form a group, ordered by key; collective. A rank that passes a
+  /// negative color joins no group and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   /// Texts of any length from every rank, in rank order, on every rank; collective; blocks.
@@ -80,7 +86,8 @@ class Communicator {
   bool all_agree(bool ok);
 };
 
-/// A group of one that needs no library: for tools, dry runs and tests.
+/// A group of one that needs no library: for tools, dry runs, tests, and grid axes of size 1. A
+/// send to itself completes when its receive is posted; waiting for one that has no partner throws.
 std::unique_ptr<Communicator> self_communicator();
 
 }  // namespace fathom::comm

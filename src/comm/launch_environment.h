@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace fathom::comm {
+
+/// What the launcher promised, read from the environment before MPI starts.
+struct LaunchEnvironment {
+  std::optional<int> mpirun_ranks;  ///< OMPI_COMM_WORLD_SIZE, or PMI_SIZE of MPICH-like launchers
+  std::optional<int> srun_ranks;    ///< SLURM_STEP_NUM_TASKS, or SLURM_NTASKS inside a job step
+  bool wired = false;               ///< a process manager that MPI can talk to is there
+
+  /// True when MPI should be initialised: without a launcher a program is a group of one, and a
+  /// lone MPI_Init would be slow, or abort inside a Slurm allocation.
+  bool launched() const { return wired; }
+};
+
+using GetEnv = std::function<const char*(const char*)>;
+
+/// Reads the launcher's variables through `get` (std::getenv by default).
+LaunchEnvironment read_launch_environment(const GetEnv& get = {});
+
+/// Throws Error(comm) when the group that came up is not what the launcher started (for example
+/// srun without a PMIx plugin, which gives N groups of one), and Error(config) when it is not the
+/// `wanted` number of ranks. Each message is one line and says what to change. Not collective.
+void check_rank_count(const LaunchEnvironment& environment, int world_size, int wanted);
+
+}  // namespace fathom::comm

@@ -1,0 +1,74 @@
+#include "comm/launch_environment.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+#include "core/error.h"
+
+namespace fathom::comm {
+namespace {
+
+LaunchEnvironment read(const std::map<std::string, std::string>& variables) {
+  return read_launch_environment([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+void expect_error(const LaunchEnvironment& environment, int world, int wanted, ErrorKind kind,
+                  const std::string& part) {
+  try {
+    check_rank_count(environment, world, wanted);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind);
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+TEST(LaunchEnvironment, NothingIsLaunchedWithoutALauncher) {
+  EXPECT_FALSE(read({}).launched());
+  // By hand inside a Slurm allocation: SLURM_NTASKS is the allocation's.
+  const auto by_hand = read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}});
+  EXPECT_FALSE(by_hand.launched());
+  EXPECT_NO_THROW(check_rank_count(by_hand, 1, 1));
+}
+
+TEST(LaunchEnvironment, MpirunGoesBeforeTheStepOfItsDaemons) {
+  const auto found =
+      read({{"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}});
+  EXPECT_TRUE(found.launched());
+  EXPECT_EQ(found.mpirun_ranks, 4);
+  EXPECT_FALSE(found.srun_ranks);
+  EXPECT_NO_THROW(check_rank_count(found, 4, 4));
+  expect_error(found, 1, 4, ErrorKind::comm, "mpirun started 4 ranks but MPI sees 1");
+}
+
+TEST(LaunchEnvironment, SrunWithoutPmixIsRefused) {
+  const auto singletons = read({{"SLURM_STEP_ID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  EXPECT_FALSE(singletons.launched());
+  expect_error(singletons, 1, 1, ErrorKind::comm, "srun --mpi=pmix");
+  const auto wired = read({{"SLURM_STEP_ID", "3"}, {"SLURM_NTASKS", "4"}, {"PMIX_RANK", "2"}});
+  EXPECT_TRUE(wired.launched());
+  EXPECT_NO_THROW(check_rank_count(wired, 4, 4));
+}
+
+TEST(LaunchEnvironment, AGridOfAnotherSizeIsAConfigError) {
+  expect_error(read({{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, 8, ErrorKind::config, "-n 8");
+  expect_error(read({}), 1, 2, ErrorKind::config, "but 1 is running");
+}
+
+TEST(LaunchEnvironment, AMalformedCountNamesTheVariable) {
+  for (const char* text : {"", "two", "0", "4x", "-1"}) {
+    try {
+      read({{"OMPI_COMM_WORLD_SIZE", text}});
+      FAIL() << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("OMPI_COMM_WORLD_SIZE"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fathom::comm
