@@ -84,6 +84,23 @@ TEST(H5, PartsAreRectangles) {
       ErrorKind::data, [&] { in.read<std::int32_t>("x"); }, "holds f32, not i32");
 }
 
+TEST(H5, ContiguousOffsetFindsTheBytes) {
+  const TemporaryDirectory folder;
+  auto out = h5::File::create(folder / "a.h5");
+  out.write("x", ramp(100));
+  out.write("none", std::vector<float>{});
+  out.close();
+  const auto in = h5::File::open(folder / "a.h5");
+  const auto offset = in.contiguous_offset("x");
+  ASSERT_TRUE(offset);
+  std::ifstream bytes(folder / "a.h5", std::ios::binary);
+  bytes.seekg(static_cast<std::streamoff>(*offset));
+  std::vector<float> found(100);
+  bytes.read(reinterpret_cast<char*>(found.data()), 400);
+  EXPECT_EQ(found, ramp(100));
+  EXPECT_FALSE(in.contiguous_offset("none"));
+}
+
 TEST(H5, EmptyAndScalarDatasets) {
   const TemporaryDirectory folder;
   auto out = h5::File::create(folder / "edge.h5");
