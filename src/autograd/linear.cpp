@@ -1,0 +1,56 @@
+#include "autograd/operations.h"
+
+namespace fathom::autograd {
+
+using kernels::Trans;
+
+namespace {
+
+Trans forward_trans(WeightLayout layout) {
+  return layout == WeightLayout::out_in ? Trans::yes : Trans::no;
+}
+
+// dW += dy^T x for [out, in], x^T dy for [in, out].
+void accumulate_weight_gradient(WeightLayout layout, const Tensor& x, const Tensor& dy,
+                                const GradSlot::Target& target) {
+  const float beta = target.accumulate ? 1.0f : 0.0f;
+  if (layout == WeightLayout::out_in) {
+    kernels::gemm(dy, Trans::yes, x, Trans::no, target.tensor, 1.0f, beta);
+  } else {
+    kernels::gemm(x, Trans::yes, dy, Trans::no, target.tensor, 1.0f, beta);
+  }
+}
+
+}  // namespace
+
+Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias) {
+  const Tensor& w = weight.value;
+  const bool out_in = layout == WeightLayout::out_in;
+  Var y(Tensor::empty(x.value.device(), {x.value.rows(), out_in ? w.rows() : w.columns()}),
+        result_slot(tape, {&x, &weight, &bias}));
+  kernels::gemm(x.value, Trans::no, w, forward_trans(layout), y.value);
+  if (bias.defined()) kernels::add_bias(y.value, bias.value);
+  if (!y.needs_grad()) return y;
+  FATHOM_CHECK(!weight.slot || w.dtype() == DType::f32, "a bf16 weight cannot be trained");
+  const Tensor kept = weight.slot ? x.value : Tensor();
+  tape->record(
+      "linear", {kept},
+      [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), bias_slot = bias.slot,
+       outputs = y.value.columns()] {
+        const Tensor dy = slot->take();
+        if (!dy.defined()) return;
+        if (weight.slot)
+          accumulate_weight_gradient(layout, kept, dy, weight.slot->target(dy.device(), w.shape()));
+        if (bias_slot) {
+          kernels::accumulate_column_sums(dy, bias_slot->sum_target(dy.device(), {outputs}));
+        }
+        if (x_slot) {
+          const auto target = x_slot->target(dy.device(), x_shape);
+          kernels::gemm(dy, Trans::no, w, out_in ? Trans::no : Trans::yes, target.tensor, 1.0f,
+                        target.accumulate ? 1.0f : 0.0f);
+        }
+      });
+  return y;
+}
+
+}  // namespace fathom::autograd

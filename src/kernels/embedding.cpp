@@ -1,0 +1,74 @@
+#include "kernels/embedding.h"
+
+#include "kernels/rows.h"
+
+namespace fathom::kernels {
+namespace {
+
+FATHOM_HOST_DEVICE inline float widen(float x) {
+  return x;
+}
+FATHOM_HOST_DEVICE inline float widen(bf16 x) {
+  return to_float(x);
+}
+
+template <typename T>
+void forward(const Tensor& table, std::int64_t first_id, const Tensor& ids, bool accumulate,
+             const Tensor& out) {
+  const T* from = table.ptr<T>();
+  const std::int32_t* id = ids.ptr<std::int32_t>();
+  float* to = out.ptr<float>();
+  const std::int64_t n = table.columns(), rows = table.rows();
+  for_each_row(
+      out.device(), out.rows(), n, FATHOM_BODY(const Row& row, std::int64_t r) {
+        const std::int64_t index = id[r] - first_id;
+        const bool here = index >= 0 && index < rows;
+        const T* source = from + (here ? index : 0) * n;
+        const float weight = here ? 1.0f : 0.0f;
+        if (accumulate) {
+          row.each(n, [&](std::int64_t i) { to[r * n + i] += weight * widen(source[i]); });
+        } else {
+          row.each(n, [&](std::int64_t i) { to[r * n + i] = weight * widen(source[i]); });
+        }
+      });
+}
+
+}  // namespace
+
+void embedding_forward(const Tensor& table, std::int64_t first_id, const Tensor& ids,
+                       bool accumulate, const Tensor& out) {
+  FATHOM_CHECK(out.contiguous() && out.columns() == table.columns() && out.rows() == ids.elements(),
+               "embedding of ", ids.elements(), " ids into ", to_string(out.shape()));
+  if (table.rows() == 0) return;
+  if (table.dtype() == DType::bf16) {
+    forward<bf16>(table, first_id, ids, accumulate, out);
+  } else {
+    forward<float>(table, first_id, ids, accumulate, out);
+  }
+}
+
+void embedding_backward(const Tensor& dout, std::int64_t first_id, const Tensor& ids,
+                        const Tensor& dtable) {
+  // A block of columns per kernel row: ids may repeat, and one column sees them in order.
+  constexpr std::int64_t kColumns = 64;
+  const float* from = dout.ptr<float>();
+  const std::int32_t* id = ids.ptr<std::int32_t>();
+  float* to = dtable.ptr<float>();
+  const std::int64_t n = dtable.columns(), rows = dtable.rows(), tokens = ids.elements();
+  FATHOM_CHECK(dout.contiguous() && dout.columns() == n && dout.rows() == tokens,
+               "embedding gradient of ", to_string(dout.shape()));
+  for_each_row(
+      dout.device(), (n + kColumns - 1) / kColumns, tokens * kColumns,
+      FATHOM_BODY(const Row& row, std::int64_t block) {
+        const std::int64_t begin = block * kColumns;
+        const std::int64_t count = n - begin < kColumns ? n - begin : kColumns;
+        for (std::int64_t r = 0; r < tokens; ++r) {
+          const std::int64_t index = id[r] - first_id;
+          if (index < 0 || index >= rows) continue;
+          row.each(count,
+                   [&](std::int64_t i) { to[index * n + begin + i] += from[r * n + begin + i]; });
+        }
+      });
+}
+
+}  // namespace fathom::kernels

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "autograd/operations.h"
+#include "model/spec.h"
+
+namespace fathom::model {
+
+/// Hugging Face names of a family's parameters. Names inside a layer follow `layer` + index + ".".
+/// Where several names stand for one projection they are parts of one fused matrix, in this order.
+struct FamilyNames {
+  const char* embedding;
+  const char* positions;
+  const char* project_in;
+  const char* project_out;
+  const char* final_norm;
+  const char* head;
+  const char* layer;
+  const char* attention_norm;
+  const char* mlp_norm;
+  std::vector<const char*> qkv;
+  const char* attention_out;
+  std::vector<const char*> mlp_in;
+  const char* mlp_out;
+  autograd::WeightLayout layout;
+  /// Prefix that some published files leave out of every name ("transformer." of GPT-2).
+  const char* optional_prefix;
+};
+
+const FamilyNames& names_of(Family family);
+
+/// "model.layers." + layer + "." + part.
+std::string layer_name(const FamilyNames& names, std::int64_t layer, const std::string& part);
+
+}  // namespace fathom::model
