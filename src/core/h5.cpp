@@ -170,18 +170,10 @@ std::optional<std::uint64_t> File::contiguous_offset(const std::string& name) co
   const Handle dataset = detail::open_dataset(id_, path_, name);
   const Handle type(check(H5Dget_type(dataset.get()), "read the type of", path_, name), H5Tclose);
   const Handle native = detail::make_type(detail::classify(type.get(), path_, name));
-  if (check(H5Tequal(type.get(), native.get()), "compare the type of", path_, name) == 0) return {};
+  if (check(H5Tequal(type.get(), native.get()), "compare the type of", path_, name) == 0)
+    return std::nullopt;
   const haddr_t offset = H5Dget_offset(dataset.get());
   H5Eclear2(H5E_DEFAULT);  // a chunked dataset is an error to the library and an answer to us
-  if (offset == HADDR_UNDEF) return {};
-  return offset;
-}
-
-std::optional<std::uint64_t> File::contiguous_offset(const std::string& name) const {
-  const Session session;
-  const Handle dataset = detail::open_dataset(id_, path_, name);
-  const haddr_t offset = H5Dget_offset(dataset.get());
-  H5Eclear2(H5E_DEFAULT);
   if (offset == HADDR_UNDEF) return std::nullopt;
   return offset;
 }

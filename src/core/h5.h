@@ -94,13 +94,9 @@ class File {
 
   /// Element type and shape. Throws Error(data) for a type that is not in the list above.
   DatasetInfo info(const std::string& name) const;
-  /// Where in the file the elements lie, if they lie there in one piece and in this machine's form, so
-  /// that they can be mapped; nothing for a chunked, compressed or byte-swapped dataset.
-  std::optional<std::uint64_t> contiguous_offset(const std::string& name) const;
-
-  /// Where in the file a contiguous dataset's bytes begin, for mapping it into memory; nothing if
-  /// it is chunked, compressed or has no bytes yet. The bytes are little endian only if write()
-  /// made them.
+  /// Where in the file the elements lie, if they lie there in one piece and in this machine's form,
+  /// so that they can be mapped; nothing for a dataset that is chunked, compressed, byte-swapped or
+  /// has no bytes yet.
   std::optional<std::uint64_t> contiguous_offset(const std::string& name) const;
 
   /// Makes a contiguous dataset whose content is undefined until written.
