@@ -34,9 +34,9 @@ class Tokenizer {
   /// Throws Error(io) for a missing file and Error(data) for one that cannot be understood.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& path);
 
-  /// Tokens of the text alone, nothing added around them. Special tokens written out in the text are
-  /// recognised when `parse_special`. Linear in the length of the text. Throws Error(data) with the
-  /// byte offset of the first invalid UTF-8 sequence.
+  /// Tokens of the text alone, nothing added around them. Special tokens written out in the text
+  /// are recognised when `parse_special`. Linear in the length of the text. Throws Error(data) with
+  /// the byte offset of the first invalid UTF-8 sequence.
   virtual Encoding encode(std::string_view text, bool parse_special = true) const = 0;
 
   /// Text of the ids; ids out of range throw Error(data). Invalid UTF-8 becomes U+FFFD.
@@ -50,14 +50,15 @@ class Tokenizer {
   virtual std::optional<std::int32_t> token_id(std::string_view token) const = 0;
   virtual bool is_special(std::int32_t id) const = 0;
 
-  /// Ids that the model's convention puts around a text ("<s>" before LLaMA's, "</s>" before OPT's).
+  /// Ids that the model's convention puts around a text ("<s>" before LLaMA's, "</s>" before
+  /// OPT's).
   virtual std::span<const std::int32_t> prefix_ids() const = 0;
   virtual std::span<const std::int32_t> suffix_ids() const = 0;
   virtual std::optional<std::int32_t> bos_id() const = 0;
   virtual std::optional<std::int32_t> eos_id() const = 0;
 
-  /// xxh64 (16 hex digits) over everything that decides ids: equal for equal behaviour, whatever the
-  /// file form.
+  /// xxh64 (16 hex digits) over everything that decides ids: equal for equal behaviour, whatever
+  /// the file form.
   virtual std::string fingerprint() const = 0;
 
   /// The Jinja text of tokenizer_config.json's chat_template, empty if there is none.
