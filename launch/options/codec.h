@@ -1,0 +1,156 @@
+#pragma once
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "train/config.h"
+
+/// How each type of option is written as text: what it is called in messages, how it is read, and
+/// the text that reads back to the same value. Independent of the locale.
+namespace fathom::options {
+
+template <typename T>
+struct Codec;
+
+/// The words of an enum; a type with such a table is an option type.
+template <typename E>
+inline constexpr std::array<std::pair<std::string_view, E>, 0> enum_words{};
+
+template <typename T>
+concept WordEnum = std::is_enum_v<T> && enum_words<T>
+.size() > 0;
+
+template <>
+struct Codec<bool> {
+  static std::string type() { return "true|false"; }
+  static std::optional<bool> parse(std::string_view text);
+  static std::string print(bool value) { return value ? "true" : "false"; }
+};
+
+/// The whole of `text` as a decimal number.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+template <std::integral T>
+requires(!std::same_as<T, bool>) struct Codec<T> {
+  static std::string type() { return "integer"; }
+  static std::optional<T> parse(std::string_view text) { return parse_number<T>(text); }
+  static std::string print(T value) { return std::to_string(value); }
+};
+
+/// Finite numbers only; printed with the fewest digits that read back to the same bits.
+template <>
+struct Codec<double> {
+  static std::string type() { return "number"; }
+  static std::optional<double> parse(std::string_view text);
+  static std::string print(double value);
+};
+
+template <>
+struct Codec<std::string> {
+  static std::string type() { return "text"; }
+  static std::optional<std::string> parse(std::string_view text) { return std::string(text); }
+  static std::string print(const std::string& value) { return value; }
+};
+
+/// "3,2,3"; the empty text is the empty list.
+template <>
+struct Codec<std::vector<int>> {
+  static std::string type() { return "list of integers"; }
+  static std::optional<std::vector<int>> parse(std::string_view text);
+  static std::string print(const std::vector<int>& value);
+};
+
+/// "0,3,6" or "every:3".
+template <>
+struct Codec<train::LayerChoice> {
+  static std::string type() { return "list of layers, or every:N"; }
+  static std::optional<train::LayerChoice> parse(std::string_view text);
+  static std::string print(const train::LayerChoice& value);
+};
+
+/// "none", "all", or patterns between commas.
+template <>
+struct Codec<train::NamePatterns> {
+  static std::string type() { return "none|all|list of patterns"; }
+  static std::optional<train::NamePatterns> parse(std::string_view text);
+  static std::string print(const train::NamePatterns& value);
+};
+
+template <WordEnum E>
+struct Codec<E> {
+  static std::string type() {
+    std::string words;
+    for (const auto& [word, value] : enum_words<E>)
+      words += (words.empty() ? "" : "|") + std::string(word);
+    return words;
+  }
+  static std::optional<E> parse(std::string_view text) {
+    for (const auto& [word, value] : enum_words<E>)
+      if (word == text) return value;
+    return std::nullopt;
+  }
+  static std::string print(E wanted) {
+    for (const auto& [word, value] : enum_words<E>)
+      if (value == wanted) return std::string(word);
+    return "?";
+  }
+};
+
+using train::Decay;
+using train::Init;
+using train::Overlong;
+using train::ProgressMode;
+using train::Recompute;
+using train::Resume;
+using train::ScheduleKind;
+
+template <typename E>
+using Word = std::pair<std::string_view, E>;
+
+template <>
+inline constexpr std::array enum_words<DType> = {Word<DType>{"f32", DType::f32},
+                                                 Word<DType>{"bf16", DType::bf16}};
+template <>
+inline constexpr std::array enum_words<Resume> = {Word<Resume>{"auto", Resume::automatic},
+                                                  Word<Resume>{"never", Resume::never},
+                                                  Word<Resume>{"must", Resume::must}};
+template <>
+inline constexpr std::array enum_words<Init> = {Word<Init>{"path", Init::path},
+                                                Word<Init>{"random", Init::random},
+                                                Word<Init>{"teacher_layers", Init::teacher_layers}};
+template <>
+inline constexpr std::array enum_words<Overlong> = {Word<Overlong>{"refuse", Overlong::refuse},
+                                                    Word<Overlong>{"truncate", Overlong::truncate},
+                                                    Word<Overlong>{"skip", Overlong::skip}};
+template <>
+inline constexpr std::array enum_words<Decay> = {Word<Decay>{"matrices", Decay::matrices},
+                                                 Word<Decay>{"all", Decay::all}};
+template <>
+inline constexpr std::array enum_words<ScheduleKind> = {
+    Word<ScheduleKind>{"constant", ScheduleKind::constant},
+    Word<ScheduleKind>{"linear", ScheduleKind::linear},
+    Word<ScheduleKind>{"cosine", ScheduleKind::cosine},
+    Word<ScheduleKind>{"wsd", ScheduleKind::wsd}};
+template <>
+inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
+                                                     Word<Recompute>{"block", Recompute::block}};
+template <>
+inline constexpr std::array enum_words<ProgressMode> = {
+    Word<ProgressMode>{"auto", ProgressMode::automatic}, Word<ProgressMode>{"on", ProgressMode::on},
+    Word<ProgressMode>{"off", ProgressMode::off}};
+
+}  // namespace fathom::options

@@ -1,0 +1,45 @@
+#include "launch/options/commands.h"
+
+#include <algorithm>
+
+#include "launch/options/checkpoint.h"
+#include "launch/options/data_commands.h"
+#include "launch/options/edit_distance.h"
+#include "launch/options/evaluate.h"
+#include "launch/options/generate.h"
+#include "launch/options/probe.h"
+#include "launch/options/train.h"
+
+namespace fathom::options {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> all = {train_command,      generate_command, evaluate_command,
+                                           tokenize_command,   import_command,   convert_command,
+                                           checkpoint_command, probe_command};
+  return all;
+}
+
+std::string overview() {
+  std::string page =
+      "fathom trains, distils and runs transformers through their depth.\n\n"
+      "Usage: fathom <command> [options]      fathom <command> --help\n\n";
+  for (const Command& command : commands()) {
+    std::string name(command.name);
+    name.resize(12, ' ');
+    page += "  " + name + std::string(command.summary) + "\n";
+  }
+  return page;
+}
+
+void fail_unknown_command(const std::string& word) {
+  const auto& all = commands();
+  const auto nearest = std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(a.name, word) < edit_distance(b.name, word);
+  });
+  const bool close =
+      edit_distance(nearest->name, word) <= std::max<std::size_t>(2, word.size() / 3);
+  fail(ErrorKind::usage, "unknown command '", word,
+       "': ", close ? str("did you mean '", nearest->name, "'?") : "fathom --help lists them");
+}
+
+}  // namespace fathom::options

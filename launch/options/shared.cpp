@@ -1,0 +1,36 @@
+#include "launch/options/shared.h"
+
+namespace fathom::options {
+
+void describe_source(OptionTable& table, ModelSource& source) {
+  table.add("model", source.model, {.help = "Hugging Face folder to load.", .unit = "folder"});
+  table.add("checkpoint", source.checkpoint,
+            {.help = "Checkpoint to load, or a run folder, whose newest checkpoint is taken.",
+             .unit = "folder"});
+  table.add("dtype", source.dtype, {.help = "Storage of the weights."});
+}
+
+void check_source(const ModelSource& source) {
+  require(source.model.empty() != source.checkpoint.empty(), ErrorKind::usage,
+          source.model.empty() ? "give a model: --model=<folder> or --checkpoint=<folder>"
+                               : "--model and --checkpoint exclude each other; give one");
+}
+
+void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
+  constexpr double max_axis = 65536;
+  table.add(
+      "tp", ranks.tp,
+      {.help = "Ranks that share each matrix.", .unit = "ranks", .range = within(1, max_axis)});
+  table.add("pp", ranks.pp,
+            {.help = "Pipeline stages.", .unit = "ranks", .range = within(1, max_axis)});
+  if (with_dp)
+    table.add("dp", ranks.dp,
+              {.help = "Replicas that share the batches.",
+               .unit = "ranks",
+               .range = within(1, max_axis)});
+  table.add("threads", ranks.threads,
+            {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
+             .range = within(0, 4096)});
+}
+
+}  // namespace fathom::options

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "launch/options/option_table.h"
+
+/// Options that several commands have in common.
+namespace fathom::options {
+
+/// Where a command takes its model from; exactly one of the two is given.
+struct ModelSource {
+  std::string model;       ///< Hugging Face folder
+  std::string checkpoint;  ///< checkpoint folder, or a run folder (its newest checkpoint)
+  DType dtype = DType::f32;
+};
+
+void describe_source(OptionTable& table, ModelSource& source);
+
+/// Throws Error(usage) unless exactly one of --model and --checkpoint is given.
+void check_source(const ModelSource& source);
+
+/// --tp, --pp, --dp and --threads.
+struct Ranks {
+  int tp = 1;
+  int pp = 1;
+  int dp = 1;
+  int threads = 0;  ///< per rank; 0: the cores this rank is bound to
+};
+
+void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp);
+
+}  // namespace fathom::options

@@ -1,0 +1,116 @@
+#include "launch/options/train.h"
+
+#include "launch/options/ini.h"
+
+namespace fathom::options {
+namespace {
+
+std::string list_keys(const OptionTable& table, const std::vector<std::string>& keys) {
+  std::string text;
+  for (const std::string& key : keys)
+    text += (text.empty() ? "" : ", ") + table.describe_value(key);
+  return text;
+}
+
+bool allowed(const Change& change, const train::RunConfig& run) {
+  switch (change.on_resume) {
+    case OnResume::free:
+      return true;
+    case OnResume::training:
+      return run.accept_changes;
+    case OnResume::data:
+      return run.reset_data;
+  }
+  return false;
+}
+
+const char* way_out(OnResume on_resume) {
+  return on_resume == OnResume::data ? "run.reset_data=true starts the sample order anew"
+                                     : "run.accept_changes=true uses the new value";
+}
+
+}  // namespace
+
+const Command train_command = {
+    .name = "train",
+    .usage = "fathom train [RECIPE.ini] [--section.key=value ...]",
+    .summary = "Train or distil a model on a process grid.",
+    .example = "mpirun -np 2 fathom train configs/quickstart.ini --optim.lr=1e-4"};
+
+TrainRequest parse_train(const Arguments& arguments) {
+  TrainRequest request;
+  OptionTable table;
+  table.section("", "Options of the command line alone:");
+  table.add("recipe", request.recipe,
+            {.help = "Recipe to read; options on the command line beat it.",
+             .unit = "INI file",
+             .position = 0});
+  table.add("print-config", request.print_config,
+            {.help = "Print the complete recipe of this run and stop."});
+  table.add("dry-run", request.dry_run,
+            {.help = "Print partition, memory, messages and bytes without starting MPI."});
+  describe_train(table, request.config);
+  if (asks_for_help(arguments)) {
+    request.reply = help_text(train_command, table);
+    return request;
+  }
+  parse_command_line(table, arguments);
+  refuse(train::violations(request.config), table);
+  if (request.print_config) request.reply = to_ini(table);
+  return request;
+}
+
+std::string to_text(const train::TrainConfig& config) {
+  train::TrainConfig copy = config;
+  OptionTable table;
+  describe_train(table, copy);
+  return to_ini(table);
+}
+
+train::TrainConfig config_from_text(const std::string& text, const std::string& source) {
+  train::TrainConfig config;
+  OptionTable table;
+  describe_train(table, config);
+  read_ini(table, text, source);
+  return config;
+}
+
+void refuse(const std::vector<train::Violation>& broken, const OptionTable& table) {
+  std::string message;
+  for (const train::Violation& violation : broken)
+    message +=
+        (message.empty() ? "" : "\n") + list_keys(table, violation.keys) + ": " + violation.rule;
+  require(message.empty(), ErrorKind::config, message);
+}
+
+std::vector<Change> changes(const train::TrainConfig& stored, const train::TrainConfig& now) {
+  train::TrainConfig before = stored;
+  train::TrainConfig after = now;
+  OptionTable old_table;
+  OptionTable new_table;
+  describe_train(old_table, before);
+  describe_train(new_table, after);
+  std::vector<Change> found;
+  for (std::size_t i = 0; i < new_table.options().size(); ++i) {
+    const Option& option = new_table.options()[i];
+    const std::string was = old_table.options()[i].text();
+    const std::string is = option.text();
+    if (was != is) found.push_back({option.name, was, is, option.on_resume});
+  }
+  return found;
+}
+
+std::vector<Change> check_resume(const train::TrainConfig& stored, const train::TrainConfig& now) {
+  const std::vector<Change> found = changes(stored, now);
+  std::string message;
+  for (const Change& change : found) {
+    if (allowed(change, now.run)) continue;
+    message += str("\n", change.key, " is '", change.is, "' and was '", change.was,
+                   "' in the checkpoint; ", way_out(change.on_resume));
+  }
+  require(message.empty(), ErrorKind::config,
+          "this run cannot continue from its checkpoint as configured:", message);
+  return found;
+}
+
+}  // namespace fathom::options

@@ -1,0 +1,226 @@
+#include <limits>
+
+#include "launch/options/train.h"
+
+namespace fathom::options {
+namespace {
+
+constexpr double any_int = std::numeric_limits<int>::max();
+constexpr double max_axis = 65536;
+/// A file may move between two runs: a checkpoint knows its content by fingerprint, not by path.
+constexpr OnResume moved_file = OnResume::free;
+
+void describe_run(OptionTable& t, train::RunConfig& c) {
+  t.section("run", "Length, folders and safety of the run", OnResume::free);
+  t.add("dir", c.dir, {.help = "Run folder: checkpoints, metrics and the lock.", .unit = "folder"});
+  t.add("seed", c.seed,
+        {.help = "Seed of sample order, dropout and random weights.",
+         .range = within(0, 9007199254740992.0),
+         .on_resume = OnResume::data});
+  t.add("steps", c.steps,
+        {.help = "Optimizer steps of the whole run; schedules are keyed on it.",
+         .unit = "steps",
+         .range = within(1, any_int),
+         .on_resume = OnResume::training});
+  t.add("log_every", c.log_every,
+        {.help = "Steps between plain log lines; the metrics files get every step.",
+         .unit = "steps",
+         .range = at_least(1)});
+  t.add("eval_every", c.eval_every,
+        {.help = "Steps between evaluations on data.eval; 0 evaluates only before the first and "
+                 "after the last step.",
+         .unit = "steps",
+         .range = at_least(0)});
+  t.add("eval_batches", c.eval_batches,
+        {.help = "Micro-batches of one evaluation, from the start of data.eval; 0 takes all.",
+         .unit = "micro-batches",
+         .range = at_least(0)});
+  t.add("save_every", c.save_every,
+        {.help = "Steps between checkpoints; 0 writes only the last step.",
+         .unit = "steps",
+         .range = at_least(0)});
+  t.add("keep", c.keep, {.help = "Newest checkpoints to keep; 0 keeps all.", .range = at_least(0)});
+  t.add("resume", c.resume,
+        {.help = "Continue from the newest checkpoint in run.dir if there is one (auto), only if "
+                 "there is one (must), or refuse to start beside one (never)."});
+  t.add("reset_data", c.reset_data,
+        {.help = "On resume, accept another data set, context or batch: the sample order starts "
+                 "anew."});
+  t.add("reset_optimizer", c.reset_optimizer,
+        {.help = "On resume, start the optimizer's moments at zero."});
+  t.add("accept_changes", c.accept_changes,
+        {.help = "On resume, accept options that change the training and differ from the "
+                 "checkpoint's; the new values are used."});
+  t.add("threads", c.threads,
+        {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
+         .range = within(0, 4096)});
+  t.add("memory_limit_gib", c.memory_limit_gib,
+        {.help = "Refuse to start when a rank would need more than this; 0 sets no limit.",
+         .unit = "GiB per rank",
+         .range = at_least(0)});
+  t.add("watchdog_seconds", c.watchdog_seconds,
+        {.help = "End the job when a rank makes no progress for this long; 0 waits forever.",
+         .unit = "seconds",
+         .range = at_least(0)});
+  t.add("quiet", c.quiet, {.help = "Print warnings and errors only."});
+}
+
+void describe_model(OptionTable& t, train::ModelConfig& c) {
+  t.section("model", "The model that is trained");
+  t.add("path", c.path,
+        {.help = "Hugging Face folder (config.json and safetensors) to start from.",
+         .unit = "folder",
+         .on_resume = moved_file});
+  t.add("config", c.config,
+        {.help = "Hugging Face config.json of a model with random weights.",
+         .unit = "file",
+         .on_resume = moved_file});
+  t.add("init", c.init,
+        {.help = "Where the first weights come from: model.path, random numbers after "
+                 "model.config, or chosen layers of the teacher."});
+  t.add("teacher_layers", c.teacher_layers,
+        {.help = "Teacher layers, counted from 0, that become the student's; every:N takes 0, N, "
+                 "2N and so on."});
+  t.add("freeze", c.freeze,
+        {.help = "Parameters that stay as they are, by shell patterns of their names, such as "
+                 "model.embed*,*norm*."});
+  t.add("frozen_dtype", c.frozen_dtype, {.help = "Storage of frozen weights."});
+}
+
+void describe_teacher(OptionTable& t, train::TeacherConfig& c) {
+  t.section("teacher", "The model to distil from; never trained");
+  t.add("path", c.path,
+        {.help = "Hugging Face folder of the teacher; empty trains without one.",
+         .unit = "folder",
+         .on_resume = moved_file});
+  t.add("dtype", c.dtype, {.help = "Storage of the teacher's weights."});
+}
+
+void describe_data(OptionTable& t, train::DataConfig& c) {
+  t.section("data", "Token files, as `fathom tokenize` writes them", OnResume::data);
+  t.add("train", c.train,
+        {.help = "Records to train on.", .unit = "tokens.h5 file", .on_resume = moved_file});
+  t.add("eval", c.eval,
+        {.help = "Held-out records; empty evaluates nothing.",
+         .unit = "tokens.h5 file",
+         .on_resume = moved_file});
+  t.add("context", c.context,
+        {.help = "Longest record, prompt included; 0 takes what the model allows.",
+         .unit = "tokens",
+         .range = at_least(0)});
+  t.add("overlong", c.overlong,
+        {.help = "What happens to a longer record: stop with an error, cut its end, or leave it "
+                 "out."});
+}
+
+void describe_batch(OptionTable& t, train::BatchConfig& c) {
+  t.section("batch", "How much one optimizer step sees, the same on every grid", OnResume::data);
+  t.add("micro_batch", c.micro_batch,
+        {.help = "Sequences that go through the model together.",
+         .unit = "sequences",
+         .range = within(1, any_int)});
+  t.add("micro_batches", c.micro_batches,
+        {.help = "Micro-batches of one optimizer step, over all data-parallel ranks together.",
+         .range = within(1, any_int)});
+}
+
+void describe_grid(OptionTable& t, train::GridConfig& c) {
+  t.section("grid", "Process grid: tp x pp x dp ranks, tensor axis fastest", OnResume::free);
+  t.add("tp", c.tp,
+        {.help = "Ranks that share each matrix.", .unit = "ranks", .range = within(1, max_axis)});
+  t.add("pp", c.pp, {.help = "Pipeline stages.", .unit = "ranks", .range = within(1, max_axis)});
+  t.add("dp", c.dp,
+        {.help = "Replicas that share the micro-batches of a step.",
+         .unit = "ranks",
+         .range = within(1, max_axis)});
+  t.add("layers", c.layers,
+        {.help = "Layers on each stage, such as 5,5,6,4; empty splits evenly.",
+         .range = at_least(1)});
+  t.add("teacher_layers", c.teacher_layers,
+        {.help = "Teacher layers on each stage; empty splits in proportion to the student.",
+         .range = at_least(1)});
+}
+
+void describe_loss(OptionTable& t, train::LossConfig& c) {
+  t.section("loss", "Each term is a sum over the step's tokens divided by their number");
+  t.add("ce_weight", c.ce_weight,
+        {.help = "Weight of the cross-entropy with the labels.", .range = at_least(0)});
+  t.add("kl_weight", c.kl_weight,
+        {.help = "Weight of KL(teacher || student) over the vocabulary.", .range = at_least(0)});
+  t.add("temperature", c.temperature,
+        {.help = "Divides both models' logits in the divergence.", .range = above(0)});
+  t.add("scale_t2", c.scale_t2,
+        {.help = "Multiply the divergence by the square of the temperature."});
+  t.add("chunk_rows", c.chunk_rows,
+        {.help = "Rows of logits that exist at a time; 0 chooses from the vocabulary.",
+         .unit = "tokens",
+         .range = at_least(0)});
+}
+
+void describe_optim(OptionTable& t, train::OptimConfig& c) {
+  t.section("optim", "AdamW");
+  t.add("lr", c.lr, {.help = "Peak learning rate.", .range = above(0)});
+  t.add("beta1", c.beta1, {.help = "Decay of the first moment.", .range = from_below(0, 1)});
+  t.add("beta2", c.beta2, {.help = "Decay of the second moment.", .range = from_below(0, 1)});
+  t.add("eps", c.eps, {.help = "Added to the root of the second moment.", .range = above(0)});
+  t.add("weight_decay", c.weight_decay,
+        {.help = "Decoupled weight decay, multiplied by the learning rate.", .range = at_least(0)});
+  t.add("decay", c.decay,
+        {.help = "What decays: parameters of two or more dims, or every parameter."});
+  t.add("clip", c.clip,
+        {.help = "Largest global gradient norm; 0 does not clip.", .range = at_least(0)});
+}
+
+void describe_schedule(OptionTable& t, train::ScheduleConfig& c) {
+  t.section("schedule", "The learning rate over the steps");
+  t.add("kind", c.kind,
+        {.help = "After the warm-up: constant, linear or cosine decay, or wsd (stable, then a "
+                 "cosine decay at the end of the run)."});
+  t.add("warmup_steps", c.warmup_steps,
+        {.help = "Linear rise from 0 to the peak.", .unit = "steps", .range = at_least(0)});
+  t.add("decay_steps", c.decay_steps,
+        {.help = "Length of the decay; 0 lasts to the end of the run (wsd needs a length).",
+         .unit = "steps",
+         .range = at_least(0)});
+  t.add("min_lr_ratio", c.min_lr_ratio,
+        {.help = "What the decay ends at, as a share of the peak.", .range = within(0, 1)});
+}
+
+void describe_rest(OptionTable& t, train::TrainConfig& config) {
+  train::DropoutConfig& dropout = config.dropout;
+  t.section("dropout", "Probabilities; the model's own config.json is not consulted");
+  t.add("embedding", dropout.embedding, {.help = "On the embeddings.", .range = from_below(0, 1)});
+  t.add("residual", dropout.residual,
+        {.help = "On what each block adds to the residual stream.", .range = from_below(0, 1)});
+  t.add("attention", dropout.attention,
+        {.help = "On attention weights.", .range = from_below(0, 1)});
+
+  t.section("memory", "Trading time for memory", OnResume::free);
+  t.add("recompute", config.memory.recompute,
+        {.help = "Keep only each block's input and compute the block again in backward."});
+
+  train::LogConfig& log = config.log;
+  t.section("log", "Where metrics go", OnResume::free);
+  t.add("jsonl", log.jsonl, {.help = "Write every step to run.dir/metrics.jsonl."});
+  t.add("tensorboard", log.tensorboard,
+        {.help = "Write TensorBoard event files to run.dir/tensorboard."});
+  t.add("progress", log.progress,
+        {.help = "The live line: on a terminal only (auto), always, or never."});
+}
+
+}  // namespace
+
+void describe_train(OptionTable& table, train::TrainConfig& config) {
+  describe_run(table, config.run);
+  describe_model(table, config.model);
+  describe_teacher(table, config.teacher);
+  describe_data(table, config.data);
+  describe_batch(table, config.batch);
+  describe_grid(table, config.grid);
+  describe_loss(table, config.loss);
+  describe_optim(table, config.optim);
+  describe_schedule(table, config.schedule);
+  describe_rest(table, config);
+}
+
+}  // namespace fathom::options

@@ -1,0 +1,140 @@
+#include "train/config.h"
+
+#include <algorithm>
+#include <fnmatch.h>
+#include <functional>
+
+#include "core/error.h"
+
+namespace fathom::train {
+namespace {
+
+class Rules {
+ public:
+  void must(bool holds, std::vector<std::string> keys, std::string rule) {
+    if (!holds) broken_.push_back({std::move(keys), std::move(rule)});
+  }
+  std::vector<Violation> take() { return std::move(broken_); }
+
+ private:
+  std::vector<Violation> broken_;
+};
+
+void check_model(const ModelConfig& model, const TeacherConfig& teacher, Rules& rules) {
+  const bool from_path = model.init == Init::path;
+  const bool random = model.init == Init::random;
+  const bool from_teacher = model.init == Init::teacher_layers;
+  rules.must(!from_path || !model.path.empty(), {"model.init", "model.path"},
+             "init = path needs the model's folder in model.path");
+  rules.must(from_path || model.path.empty(), {"model.init", "model.path"},
+             "model.path is read only with init = path; leave it empty");
+  rules.must(!random || !model.config.empty(), {"model.init", "model.config"},
+             "init = random needs the model's config.json in model.config");
+  rules.must(random || model.config.empty(), {"model.init", "model.config"},
+             "model.config is read only with init = random; leave it empty");
+  rules.must(!from_teacher || model.teacher_layers.given(), {"model.init", "model.teacher_layers"},
+             "init = teacher_layers needs the layers to take, such as 0,3,6 or every:3");
+  rules.must(from_teacher || !model.teacher_layers.given(), {"model.init", "model.teacher_layers"},
+             "model.teacher_layers is read only with init = teacher_layers; leave it empty");
+  rules.must(!from_teacher || !teacher.path.empty(), {"model.init", "teacher.path"},
+             "init = teacher_layers needs the teacher's folder in teacher.path");
+  const auto& layers = model.teacher_layers.layers;
+  rules.must(
+      std::adjacent_find(layers.begin(), layers.end(), std::greater_equal<>()) == layers.end(),
+      {"model.teacher_layers"}, "the layers must ascend, each named once");
+  rules.must(layers.empty() || layers.front() >= 0, {"model.teacher_layers"},
+             "layers are counted from 0");
+  rules.must(model.frozen_dtype == DType::f32 || !model.freeze.patterns.empty(),
+             {"model.frozen_dtype", "model.freeze"},
+             "frozen_dtype = bf16 applies to frozen weights, and model.freeze names none");
+}
+
+void check_split(const GridConfig& grid, const std::vector<int>& layers, const std::string& key,
+                 Rules& rules) {
+  if (layers.empty()) return;
+  rules.must(layers.size() == static_cast<std::size_t>(grid.pp), {key, "grid.pp"},
+             str("the list needs one number of layers for each of the ", grid.pp, " stages"));
+  rules.must(std::all_of(layers.begin(), layers.end(), [](int n) { return n > 0; }), {key},
+             "every stage needs at least one layer");
+}
+
+void check_losses(const LossConfig& loss, const TeacherConfig& teacher, Rules& rules) {
+  rules.must(loss.ce_weight > 0 || loss.kl_weight > 0, {"loss.ce_weight", "loss.kl_weight"},
+             "at least one weight must be greater than 0");
+  rules.must(loss.kl_weight == 0 || !teacher.path.empty(), {"loss.kl_weight", "teacher.path"},
+             "a divergence needs a teacher: give its folder, or set kl_weight = 0");
+}
+
+void check_schedule(const ScheduleConfig& schedule, int steps, Rules& rules) {
+  const bool constant = schedule.kind == ScheduleKind::constant;
+  rules.must(schedule.warmup_steps <= steps, {"schedule.warmup_steps", "run.steps"},
+             "the warm-up must end within the run");
+  rules.must(!constant || schedule.decay_steps == 0, {"schedule.kind", "schedule.decay_steps"},
+             "a constant schedule does not decay; leave decay_steps at 0");
+  rules.must(schedule.kind != ScheduleKind::wsd || schedule.decay_steps > 0,
+             {"schedule.kind", "schedule.decay_steps"},
+             "wsd needs the length of its final decay, at least 1 step");
+  rules.must(schedule.kind != ScheduleKind::wsd ||
+                 std::int64_t{schedule.warmup_steps} + schedule.decay_steps <= steps,
+             {"schedule.warmup_steps", "schedule.decay_steps", "run.steps"},
+             "warm-up and decay must fit into the run");
+}
+
+void check_run(const TrainConfig& config, Rules& rules) {
+  const RunConfig& run = config.run;
+  rules.must(!run.dir.empty(), {"run.dir"}, "name the folder for checkpoints and metrics");
+  rules.must(!config.data.train.empty(), {"data.train"},
+             "name a token file (fathom tokenize writes them)");
+  rules.must(run.eval_every == 0 || !config.data.eval.empty(), {"run.eval_every", "data.eval"},
+             "periodic evaluation needs a token file in data.eval");
+  rules.must(std::none_of(config.model.freeze.patterns.begin(), config.model.freeze.patterns.end(),
+                          [](const std::string& pattern) { return pattern == "*"; }),
+             {"model.freeze"}, "everything is frozen: nothing is left to train");
+  rules.must(config.batch.micro_batches >= config.grid.dp, {"batch.micro_batches", "grid.dp"},
+             "every data-parallel rank needs at least one whole micro-batch per step");
+  rules.must(config.teacher.path.empty() || config.loss.kl_weight > 0 ||
+                 config.model.init == Init::teacher_layers,
+             {"teacher.path", "loss.kl_weight"},
+             "the teacher would be loaded and never used: set kl_weight, or leave it out");
+}
+
+}  // namespace
+
+bool NamePatterns::match(const std::string& name) const {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  });
+}
+
+std::vector<Violation> engine_violations(const TrainConfig& config) {
+  Rules rules;
+  check_model(config.model, config.teacher, rules);
+  check_split(config.grid, config.grid.layers, "grid.layers", rules);
+  check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);
+  rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),
+             {"grid.teacher_layers", "teacher.path"}, "there is no teacher whose layers to split");
+  check_losses(config.loss, config.teacher, rules);
+  return rules.take();
+}
+
+std::vector<Violation> violations(const TrainConfig& config) {
+  std::vector<Violation> all = engine_violations(config);
+  Rules rules;
+  check_run(config, rules);
+  check_schedule(config.schedule, config.run.steps, rules);
+  for (Violation& broken : rules.take()) all.push_back(std::move(broken));
+  return all;
+}
+
+void validate(const TrainConfig& config) {
+  std::string message;
+  for (const Violation& broken : violations(config)) {
+    if (!message.empty()) message += "\n";
+    for (std::size_t i = 0; i < broken.keys.size(); ++i)
+      message += (i ? ", " : "") + broken.keys[i];
+    message += ": " + broken.rule;
+  }
+  require(message.empty(), ErrorKind::config, message);
+}
+
+}  // namespace fathom::train

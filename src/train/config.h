@@ -1,0 +1,175 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+/// What a training run is asked to do, as plain values. One structure per section of the INI file;
+/// `launch/options` names, reads and prints them, and nothing below `launch/` knows them as text.
+/// The initialisers here are the defaults that --help shows.
+namespace fathom::train {
+
+enum class Resume { automatic, never, must };
+
+struct RunConfig {
+  std::string dir;
+  std::int64_t seed = 1;
+  int steps = 1000;
+  int log_every = 10;
+  int eval_every = 0;    ///< 0: only before the first and after the last step
+  int eval_batches = 0;  ///< micro-batches; 0: the whole evaluation set
+  int save_every = 0;    ///< 0: only after the last step
+  int keep = 3;          ///< 0: all
+  Resume resume = Resume::automatic;
+  bool reset_data = false;
+  bool reset_optimizer = false;
+  bool accept_changes = false;
+  int threads = 0;                ///< per rank; 0: the cores this rank is bound to
+  double memory_limit_gib = 0.0;  ///< per rank; 0: none
+  double watchdog_seconds = 600.0;
+  bool quiet = false;
+};
+
+enum class Init { path, random, teacher_layers };
+
+/// Either an explicit list of layers, or every n-th one; both empty and 0 mean "not given".
+struct LayerChoice {
+  std::vector<int> layers;
+  int every = 0;
+
+  bool given() const { return every > 0 || !layers.empty(); }
+  bool operator==(const LayerChoice&) const = default;
+};
+
+/// Shell patterns of parameter names ("model.embed*"); none matches nothing.
+struct NamePatterns {
+  std::vector<std::string> patterns;
+
+  /// True when a pattern covers the whole name (`*` also covers dots).
+  bool match(const std::string& name) const;
+  bool operator==(const NamePatterns&) const = default;
+};
+
+struct ModelConfig {
+  std::string path;    ///< Hugging Face folder
+  std::string config;  ///< config.json, for a model with random weights
+  Init init = Init::path;
+  LayerChoice teacher_layers;
+  NamePatterns freeze;
+  DType frozen_dtype = DType::f32;
+};
+
+struct TeacherConfig {
+  std::string path;  ///< empty: no teacher, plain training
+  DType dtype = DType::f32;
+};
+
+enum class Overlong { refuse, truncate, skip };
+
+struct DataConfig {
+  std::string train;
+  std::string eval;
+  int context = 0;  ///< tokens; 0: what the model allows
+  Overlong overlong = Overlong::refuse;
+};
+
+struct BatchConfig {
+  int micro_batch = 4;    ///< sequences
+  int micro_batches = 8;  ///< per optimizer step, over all data-parallel ranks together
+};
+
+struct GridConfig {
+  int tp = 1;
+  int pp = 1;
+  int dp = 1;
+  std::vector<int> layers;  ///< layers on each stage; empty: even split
+  std::vector<int> teacher_layers;
+
+  std::int64_t ranks() const { return std::int64_t{tp} * pp * dp; }
+};
+
+struct LossConfig {
+  double ce_weight = 1.0;
+  double kl_weight = 0.0;
+  double temperature = 1.0;
+  bool scale_t2 = false;
+  int chunk_rows = 0;  ///< rows of logits held at a time; 0: chosen from the vocabulary
+};
+
+enum class Decay { matrices, all };
+
+struct OptimConfig {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  Decay decay = Decay::matrices;
+  double clip = 1.0;  ///< 0: no clipping
+};
+
+enum class ScheduleKind { constant, linear, cosine, wsd };
+
+struct ScheduleConfig {
+  ScheduleKind kind = ScheduleKind::cosine;
+  int warmup_steps = 0;
+  int decay_steps = 0;  ///< 0: what is left of the run after the warm-up (not for wsd)
+  double min_lr_ratio = 0.0;
+};
+
+struct DropoutConfig {
+  double embedding = 0.0;
+  double residual = 0.0;
+  double attention = 0.0;
+};
+
+enum class Recompute { none, block };
+
+struct MemoryConfig {
+  Recompute recompute = Recompute::none;
+};
+
+enum class ProgressMode { automatic, on, off };
+
+struct LogConfig {
+  bool jsonl = true;
+  bool tensorboard = true;
+  ProgressMode progress = ProgressMode::automatic;
+};
+
+struct TrainConfig {
+  RunConfig run;
+  ModelConfig model;
+  TeacherConfig teacher;
+  DataConfig data;
+  BatchConfig batch;
+  GridConfig grid;
+  LossConfig loss;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  DropoutConfig dropout;
+  MemoryConfig memory;
+  LogConfig log;
+};
+
+/// A rule between several keys that a configuration breaks.
+struct Violation {
+  std::vector<std::string> keys;  ///< "section.key" of every value involved
+  std::string rule;               ///< a sentence that says what would be accepted
+};
+
+/// The rules that models, grid and losses must keep in any command that builds them.
+std::vector<Violation> engine_violations(const TrainConfig& config);
+
+/// Every broken rule of a training run: engine_violations and those of data, schedule and saving.
+/// The ranges of single keys are checked where they are read.
+std::vector<Violation> violations(const TrainConfig& config);
+
+/// Throws Error(config) that lists every broken rule. Touches no file, takes no memory, and is
+/// called on each rank before MPI starts; rules that need the model's config.json or the number of
+/// ranks are checked by those who read them.
+void validate(const TrainConfig& config);
+
+}  // namespace fathom::train

@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include "launch/options/checkpoint.h"
+#include "launch/options/commands.h"
+#include "launch/options/data_commands.h"
+#include "launch/options/evaluate.h"
+#include "launch/options/generate.h"
+#include "launch/options/probe.h"
+#include "tests/support/expect_error.h"
+
+namespace fathom::options {
+namespace {
+
+using testing::expect_error;
+
+TEST(Generate, ReadsItsOptions) {
+  const auto r = parse_generate({"--model=m", "--prompt=a # b", "--temperature=0.7", "--top-k=40",
+                                 "--top-p", "0.9", "--no-repeat-ngram=3", "--stream", "--tp=2",
+                                 "--max-new=5", "--chat", "--seed=8"});
+  EXPECT_EQ(r.source.model, "m");
+  EXPECT_EQ(r.prompt, "a # b");
+  EXPECT_EQ(r.temperature, 0.7);
+  EXPECT_EQ(r.top_k, 40);
+  EXPECT_EQ(r.top_p, 0.9);
+  EXPECT_EQ(r.no_repeat_ngram, 3);
+  EXPECT_EQ(r.max_new, 5);
+  EXPECT_EQ(r.seed, 8);
+  EXPECT_EQ(r.ranks.tp, 2);
+  EXPECT_TRUE(r.stream);
+  EXPECT_TRUE(r.chat);
+}
+
+TEST(Generate, RefusesContradictions) {
+  const auto refused = [](const Arguments& arguments, const std::string& text) {
+    expect_error(
+        ErrorKind::usage, [&] { parse_generate(arguments); }, text);
+  };
+  refused({"--prompt=a"}, "give a model");
+  refused({"--model=m", "--checkpoint=c", "--prompt=a"}, "exclude each other");
+  refused({"--model=m"}, "exactly one of --prompt");
+  refused({"--model=m", "--prompt=a", "--prompt-file=f"}, "exactly one of --prompt");
+  refused({"--model=m", "--prompt=a", "--system=s"}, "--system needs --chat");
+  refused({"--model=m", "--prompt=a", "--stream", "--batch=2"}, "one prompt at a time");
+  refused({"--model=m", "--prompt=a", "--top-k=3"}, "--temperature greater than 0");
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse_generate({"--model=m", "--prompt=a", "--top-p=0"});
+      },
+      "top-p = '0'", "greater than 0 and at most 1");
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse_generate({"--model=m", "--prompt=a", "--max_new=3"});
+      },
+      "'max_new'", "'max-new'");
+}
+
+TEST(Evaluate, NeedsModelAndData) {
+  const auto r = parse_evaluate({"--checkpoint=c", "--data=d.h5", "--overlong=skip", "--dp=2"});
+  EXPECT_EQ(r.overlong, train::Overlong::skip);
+  EXPECT_EQ(r.ranks.dp, 2);
+  expect_error(
+      ErrorKind::usage, [] { parse_evaluate({"--model=m"}); },
+      "--data <tokens.h5 file> is required");
+}
+
+TEST(Checkpoint, TakesActionAndFolderByPosition) {
+  const auto r = parse_checkpoint({"export", "runs/a", "--output=o", "--dtype=bf16"});
+  EXPECT_EQ(r.action, CheckpointAction::export_folder);
+  EXPECT_EQ(r.checkpoint, "runs/a");
+  EXPECT_EQ(r.dtype, DType::bf16);
+  EXPECT_EQ(parse_checkpoint({"verify", "c"}).action, CheckpointAction::verify);
+  EXPECT_TRUE(parse_checkpoint({"inspect", "c", "--tensors"}).tensors);
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse_checkpoint({"verfy", "c"});
+      },
+      "action = 'verfy'", "inspect|verify|export");
+  expect_error(
+      ErrorKind::usage, [] { parse_checkpoint({"verify"}); }, "--path <folder> is required");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse_checkpoint({"export", "c"});
+      },
+      "needs --output");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse_checkpoint({"verify", "c", "--output=o"});
+      },
+      "belongs to checkpoint export");
+}
+
+TEST(DataCommands, ReadTheirOptions) {
+  const auto i = parse_import({"x.gguf", "out"});
+  EXPECT_EQ(i.source, "x.gguf");
+  EXPECT_EQ(i.output, "out");
+  const auto t = parse_tokenize({"a.jsonl", "t.h5", "--tokenizer=m", "--eval-fraction=0.1",
+                                 "--eval-output=e.h5", "--template=chat"});
+  EXPECT_EQ(t.eval_fraction, 0.1);
+  EXPECT_EQ(t.prompt_template, "chat");
+  const auto c = parse_convert({"a", "b", "--layers=every:3", "--dtype=bf16"});
+  EXPECT_EQ(c.layers.every, 3);
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse_tokenize({"a.jsonl", "t.h5", "--tokenizer=m", "--eval-fraction=0.1"});
+      },
+      "belong together");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse_tokenize({"a.txt", "t.h5", "--tokenizer=m", "--form=text"});
+      },
+      "--context");
+}
+
+TEST(Probe, TakesModelAndGridFromTheRecipeSections) {
+  const auto r = parse_probe({"--input=i", "--output=o", "--model.path=m", "--gradients",
+                              "--grid.tp=2", "--hidden=false"});
+  EXPECT_EQ(r.config.model.path, "m");
+  EXPECT_EQ(r.config.grid.tp, 2);
+  EXPECT_TRUE(r.gradients);
+  EXPECT_FALSE(r.hidden);
+  // Neither data nor a run folder is asked for, but the model is.
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse_probe({"--input=i", "--output=o"});
+      },
+      "model.path = (empty) (default)");
+}
+
+TEST(Commands, EachHasAPageAndStandsInTheOverview) {
+  for (const Command& command : commands()) {
+    EXPECT_NE(overview().find("\n  " + std::string(command.name) + " "), std::string::npos);
+    EXPECT_TRUE(command.usage.starts_with("fathom " + std::string(command.name)));
+    EXPECT_TRUE(command.summary.ends_with('.'));
+  }
+  for (const auto& page : {parse_generate({"--help"}).reply, parse_evaluate({"-h"}).reply,
+                           parse_checkpoint({"--help"}).reply, parse_import({"--help"}).reply,
+                           parse_tokenize({"--help"}).reply, parse_convert({"--help"}).reply,
+                           parse_probe({"--help"}).reply}) {
+    ASSERT_TRUE(page.has_value());
+    EXPECT_NE(page->find("Usage: fathom "), std::string::npos);
+  }
+}
+
+TEST(Commands, AnUnknownOneNamesTheNearest) {
+  expect_error(
+      ErrorKind::usage, [] { fail_unknown_command("trian"); }, "'trian'", "'train'");
+  expect_error(
+      ErrorKind::usage, [] { fail_unknown_command("xyzzy"); }, "'xyzzy'", "--help");
+}
+
+}  // namespace
+}  // namespace fathom::options

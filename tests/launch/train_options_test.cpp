@@ -1,0 +1,229 @@
+#include <fstream>
+#include <gtest/gtest.h>
+
+#include "launch/options/train.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace fathom::options {
+namespace {
+
+using testing::expect_error;
+
+const Arguments minimum = {"--run.dir=out", "--data.train=t.h5", "--model.path=gpt2"};
+
+Arguments with_minimum(const Arguments& more) {
+  Arguments all = minimum;
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+TrainRequest parse(const Arguments& more) {
+  return parse_train(with_minimum(more));
+}
+
+/// A recipe that exists while the object does.
+class RecipeFile {
+ public:
+  explicit RecipeFile(const std::string& text) : path_((directory_ / "recipe.ini").string()) {
+    std::ofstream(path_) << text;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  testing::TemporaryDirectory directory_;
+  std::string path_;
+};
+
+TEST(TrainOptions, TheCommandLineBeatsTheRecipeWhereverItStands) {
+  const RecipeFile recipe("[optim]\nlr = 0.5\nbeta1 = 0.8\n");
+  for (const Arguments& order : {Arguments{recipe.path(), "--optim.lr=1e-4"},
+                                 Arguments{"--optim.lr", "1e-4", recipe.path()}}) {
+    const TrainRequest request = parse(order);
+    EXPECT_EQ(request.config.optim.lr, 1e-4);
+    EXPECT_EQ(request.config.optim.beta1, 0.8);
+    EXPECT_EQ(request.config.optim.beta2, train::OptimConfig{}.beta2);
+    EXPECT_EQ(request.recipe, recipe.path());
+  }
+}
+
+TEST(TrainOptions, OfTwoEqualNamesTheLastCounts) {
+  EXPECT_EQ(parse({"--run.steps=5", "--run.steps=9"}).config.run.steps, 9);
+}
+
+TEST(TrainOptions, AnEmptyValueIsAValue) {
+  const RecipeFile recipe("[data]\neval = held_out.h5\n");
+  EXPECT_EQ(parse({recipe.path(), "--data.eval="}).config.data.eval, "");
+}
+
+TEST(TrainOptions, FlagsNeedNoValue) {
+  const TrainRequest request = parse({"--run.quiet", "--log.jsonl=false", "--dry-run"});
+  EXPECT_TRUE(request.config.run.quiet);
+  EXPECT_FALSE(request.config.log.jsonl);
+  EXPECT_TRUE(request.dry_run);
+  EXPECT_FALSE(request.reply.has_value());
+}
+
+TEST(TrainOptions, RefusesAMalformedLine) {
+  expect_error(
+      ErrorKind::usage, [] { parse({"--optim.lr"}); }, "--optim.lr");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse({"--optim.lr", "--run.quiet"});
+      },
+      "--optim.lr");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse({"a.ini", "b.ini"});
+      },
+      "positional");
+  expect_error(
+      ErrorKind::config, [] { parse({"--optim.rl=1"}); }, "'optim.rl'", "command line",
+      "'optim.lr'");
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse({"--lr", "1"});
+      },
+      "'lr'", "'optim.lr'");
+  expect_error(
+      ErrorKind::config, [] { parse({"--optim.l=1"}); }, "'optim.l'", "'optim.lr'");
+  expect_error(
+      ErrorKind::config, [] { parse({"--optim.lr=0"}); }, "optim.lr = '0'", "command line",
+      "greater than 0");
+}
+
+TEST(TrainOptions, PrintedRecipeReproducesTheRun) {
+  const TrainRequest first =
+      parse({"--print-config", "--optim.lr=0.00012345678901234567", "--grid.pp=2",
+             "--grid.layers=3,2", "--model.freeze=transformer.wte*", "--schedule.kind=linear"});
+  ASSERT_TRUE(first.reply.has_value());
+  const RecipeFile recipe(*first.reply);
+  const TrainRequest second = parse_train({recipe.path(), "--print-config"});
+  EXPECT_EQ(second.reply, first.reply);
+  EXPECT_TRUE(changes(first.config, second.config).empty());
+}
+
+TEST(TrainOptions, HelpWinsOverEverythingElse) {
+  const TrainRequest request = parse_train({"--nonsense", "--help"});
+  ASSERT_TRUE(request.reply.has_value());
+  train::TrainConfig config;
+  OptionTable table;
+  describe_train(table, config);
+  for (const Option& option : table.options()) {
+    EXPECT_NE(request.reply->find("--" + option.name), std::string::npos) << option.name;
+  }
+  EXPECT_NE(request.reply->find("--optim.lr <number greater than 0>  [1e-04]"), std::string::npos);
+  EXPECT_TRUE(parse_train({"-h"}).reply.has_value());
+}
+
+TEST(TrainOptions, BrokenRulesNameEveryKeyWithItsOrigin) {
+  const RecipeFile recipe("[schedule]\nkind = wsd\nwarmup_steps = 60\ndecay_steps = 50\n");
+  expect_error(
+      ErrorKind::config,
+      [&] {
+        parse({recipe.path(), "--run.steps=100"});
+      },
+      "schedule.warmup_steps = 60 (" + recipe.path() + ":3)",
+      "schedule.decay_steps = 50 (" + recipe.path() + ":4)", "run.steps = 100 (command line)",
+      "must fit into the run");
+}
+
+TEST(TrainOptions, ListsAllBrokenRulesAtOnce) {
+  expect_error(
+      ErrorKind::config, [] { parse_train({}); }, "run.dir = (empty) (default)", "data.train",
+      "model.path");
+}
+
+struct BadCase {
+  Arguments arguments;
+  std::string expected;
+};
+
+TEST(TrainOptions, RulesBetweenKeys) {
+  const std::vector<BadCase> cases = {
+      {{"--model.config=c.json"}, "read only with init = random"},
+      {{"--model.init=random"}, "needs the model's config.json"},
+      {{"--model.init=teacher_layers", "--model.path="}, "needs the layers to take"},
+      {{"--model.teacher_layers=every:3"}, "read only with init = teacher_layers"},
+      {{"--model.init=teacher_layers", "--model.path=", "--model.teacher_layers=3,1",
+        "--teacher.path=t"},
+       "must ascend"},
+      {{"--model.init=teacher_layers", "--model.path=", "--model.teacher_layers=1,1",
+        "--teacher.path=t"},
+       "must ascend"},
+      {{"--model.frozen_dtype=bf16"}, "model.freeze names none"},
+      {{"--model.freeze=all"}, "nothing is left to train"},
+      {{"--grid.pp=2", "--grid.layers=3"}, "each of the 2 stages"},
+      {{"--grid.teacher_layers=3"}, "no teacher whose layers"},
+      {{"--loss.ce_weight=0"}, "at least one weight"},
+      {{"--loss.kl_weight=1"}, "needs a teacher"},
+      {{"--teacher.path=t"}, "never used"},
+      {{"--schedule.warmup_steps=11", "--run.steps=10"}, "must end within the run"},
+      {{"--schedule.kind=constant", "--schedule.decay_steps=1"}, "does not decay"},
+      {{"--schedule.kind=wsd"}, "length of its final decay"},
+      {{"--run.eval_every=5"}, "token file in data.eval"},
+      {{"--batch.micro_batches=1", "--grid.dp=2"}, "at least one whole micro-batch"},
+  };
+  for (const BadCase& bad : cases)
+    expect_error(
+        ErrorKind::config, [&] { parse(bad.arguments); }, bad.expected);
+}
+
+TEST(TrainOptions, ValidateSaysTheSameWithoutATable) {
+  train::TrainConfig config = parse({}).config;
+  EXPECT_NO_THROW(train::validate(config));
+  config.loss.kl_weight = 1.0;
+  expect_error(
+      ErrorKind::config, [&] { train::validate(config); }, "loss.kl_weight, teacher.path: ");
+}
+
+TEST(TrainOptions, ADistillationIsAccepted) {
+  const auto config =
+      parse_train({"--run.dir=out", "--data.train=t.h5", "--teacher.path=t", "--loss.kl_weight=1",
+                   "--model.init=teacher_layers", "--model.teacher_layers=every:3", "--grid.pp=2"})
+          .config;
+  EXPECT_EQ(config.model.teacher_layers.every, 3);
+  EXPECT_EQ(config.grid.ranks(), 2);
+}
+
+TEST(ResumeChanges, HarmlessOnesPass) {
+  const auto stored = parse({"--grid.pp=2", "--run.seed=4"}).config;
+  const auto now = parse({"--grid.tp=2", "--run.seed=4", "--run.threads=2", "--run.dir=moved",
+                          "--data.train=moved.h5"})
+                       .config;
+  const auto passed = check_resume(stored, now);
+  ASSERT_EQ(passed.size(), 5u);
+  EXPECT_EQ(passed[0].key, "run.dir");
+  EXPECT_EQ(passed[0].was, "out");
+  EXPECT_EQ(passed[0].is, "moved");
+}
+
+TEST(ResumeChanges, OthersNeedConsent) {
+  const auto stored = parse({}).config;
+  const Arguments changed = {"--optim.lr=0.01", "--batch.micro_batch=2"};
+  expect_error(
+      ErrorKind::config, [&] { check_resume(stored, parse(changed).config); },
+      "optim.lr is '0.01' and was '1e-04'", "run.accept_changes=true",
+      "batch.micro_batch is '2' and was '4'", "run.reset_data=true");
+  Arguments consented = changed;
+  consented.push_back("--run.accept_changes");
+  expect_error(
+      ErrorKind::config, [&] { check_resume(stored, parse(consented).config); },
+      "batch.micro_batch");
+  consented.push_back("--run.reset_data");
+  EXPECT_NO_THROW(check_resume(stored, parse(consented).config));
+}
+
+TEST(NamePatterns, CoverWholeNames) {
+  const train::NamePatterns names{{"model.embed*", "*.norm.weight"}};
+  EXPECT_TRUE(names.match("model.embed_tokens.weight"));
+  EXPECT_TRUE(names.match("model.layers.3.norm.weight"));
+  EXPECT_FALSE(names.match("model.layers.3.mlp.up_proj.weight"));
+  EXPECT_FALSE(train::NamePatterns{}.match("anything"));
+}
+
+}  // namespace
+}  // namespace fathom::options
