@@ -1,0 +1,37 @@
+#include "comm/differentiable.h"
+
+namespace fathom::comm {
+
+using autograd::Tape;
+using autograd::Var;
+
+void all_reduce(Communicator& group, const Tensor& tensor, ReduceOp op) {
+  FATHOM_CHECK(tensor.contiguous() && tensor.dtype() == DType::f32, "all_reduce of ",
+               to_string(tensor.shape()));
+  KernelScope scope(tensor.device());
+  group.all_reduce(tensor.ptr<float>(), static_cast<std::size_t>(tensor.elements()), op);
+}
+
+Var copy_to_group(Tape* tape, Communicator* group, const Var& x) {
+  if (group == nullptr || group->size() == 1 || tape == nullptr || !x.needs_grad()) return x;
+  Var y(x.value, std::make_shared<autograd::GradSlot>());
+  tape->record("collective", {}, [group, slot = y.slot, x_slot = x.slot] {
+    Tensor gradient = slot->take();
+    // Every rank of the group must take part, so a missing gradient is an error of ours, not a
+    // skip.
+    FATHOM_CHECK(gradient.defined(), "no gradient reached a tensor-parallel input");
+    FATHOM_CHECK(gradient.unique(), "a gradient to be summed in place is shared");
+    all_reduce(*group, gradient, ReduceOp::sum);
+    x_slot->add(std::move(gradient));
+  });
+  return y;
+}
+
+Var sum_over_group(Tape* tape, Communicator* group, const Var& x) {
+  if (group == nullptr || group->size() == 1) return x;
+  (void)tape;  // the gradient of each summand is the gradient of the sum: nothing to record
+  all_reduce(*group, x.value, ReduceOp::sum);
+  return x;
+}
+
+}  // namespace fathom::comm

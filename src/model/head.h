@@ -1,0 +1,47 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/loss.h"
+#include "model/stage.h"
+
+namespace fathom::model {
+
+/// Sums over supervised tokens of one micro-batch; identical on every tensor rank.
+struct LossSums {
+  double cross_entropy = 0;  ///< nats
+  double forward_kl = 0;     ///< nats, at the loss's temperature; 0 without a teacher
+  std::int64_t correct = 0;  ///< tokens whose label has the largest logit
+  std::int64_t tokens = 0;
+
+  LossSums& operator+=(const LossSums& other);
+};
+
+/// What the head multiplies, for the supervised rows of a micro-batch.
+struct HeadInput {
+  autograd::Var states;                 ///< [m, embed_dim] after the final norm
+  const autograd::Var* head = nullptr;  ///< [vocab on this rank, embed_dim]
+};
+
+struct HeadLoss {
+  kernels::TokenLoss loss;       ///< weights already divided by the step's global token count
+  std::int64_t first_vocab = 0;  ///< first vocabulary entry of this rank
+  std::int64_t vocab = 0;        ///< entries that count, of this rank: both models have them
+  std::int64_t chunk_rows = 256;
+};
+
+/// The head's GEMM and the token losses, fused: logits exist for chunk_rows rows at a time and
+/// never for a whole micro-batch. With a tape, the gradients of loss.ce_weight CE + loss.kl_weight
+/// KL, summed over tokens, go to the head's slot and, when the tape is played back, to the states.
+/// Collective over tp, which may be null. labels are i32 [m], all supervised. `teacher.head` may be
+/// null.
+LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
+                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels);
+
+/// All logits of the given states [m, vocab of the model], on the host, row by row, chunk by chunk:
+/// `consume(first_row, rows, values)`. For parity checks and scoring; collective over tp.
+void for_each_logits(
+    const Stage& stage, const Tensor& states, std::int64_t chunk_rows,
+    const std::function<void(std::int64_t, std::int64_t, const std::vector<float>&)>& consume);
+
+}  // namespace fathom::model

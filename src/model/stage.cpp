@@ -1,0 +1,137 @@
+#include "model/stage.h"
+
+#include "comm/differentiable.h"
+
+namespace fathom::model {
+
+using autograd::Tape;
+using autograd::Var;
+using autograd::WeightLayout;
+
+std::uint32_t dropout_site(std::int64_t layer, DropoutSite site) {
+  return static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(site);
+}
+
+namespace {
+
+kernels::Dropout rows_dropout(const Pass& pass, Tape* tape, float probability, std::uint32_t site) {
+  if (tape == nullptr || probability <= 0) return {};
+  return {.probability = probability,
+          .key0 = pass.dropout.seed,
+          .key1 = pass.dropout.step,
+          .site = site,
+          .positions = pass.rows->positions,
+          .samples = pass.rows->samples};
+}
+
+// What is recorded after this call is what makes the bucket's gradients.
+void watch_bucket(const Pass& pass, int bucket) {
+  if (pass.tape == nullptr || !pass.bucket_done) return;
+  pass.tape->on_backward([done = pass.bucket_done, bucket] { done(bucket); });
+}
+
+}  // namespace
+
+Var Stage::embed(const Pass& pass) const {
+  watch_bucket(pass, embedding_bucket_);
+  const autograd::TokenRows& rows = *pass.rows;
+  Var x = autograd::embedding(pass.tape, embedding_, plan_.shard.first_vocab, rows.ids);
+  x = comm::sum_over_group(pass.tape, tp_, x);
+  if (spec_.projected()) x = autograd::linear(pass.tape, x, project_in_, WeightLayout::out_in);
+  const auto dropout = rows_dropout(pass, pass.tape, pass.dropout.embedding,
+                                    dropout_site(0, DropoutSite::embedding));
+  if (spec_.learned_positions) {
+    const Var offset =
+        autograd::embedding(pass.tape, positions_, -spec_.position_offset, rows.positions);
+    x = autograd::add(pass.tape, x, offset);
+  }
+  if (dropout.probability > 0) x = autograd::residual(pass.tape, {}, x, {}, dropout);
+  if (pass.tap) pass.tap(0, x);
+  return x;
+}
+
+Var Stage::run_blocks(const Pass& pass, const Var& input) const {
+  Var x = input;
+  for (const Block& weights : blocks_) {
+    watch_bucket(pass, weights.bucket);
+    if (pass.recompute) {
+      // The copy of the pass keeps the micro-batch alive until it is replayed.
+      const Pass again = pass;
+      x = autograd::recompute(pass.tape, x, [this, &weights, again](Tape* tape, const Var& in) {
+        return block(weights, again, tape, in);
+      });
+    } else {
+      x = block(weights, pass, pass.tape, x);
+    }
+    if (pass.tap) pass.tap(weights.layer + 1, x);
+  }
+  return x;
+}
+
+Var Stage::finish(const Pass& pass, const Var& x) const {
+  watch_bucket(pass, head_bucket_);
+  Var y = spec_.final_norm ? normed(pass.tape, final_norm_, x) : x;
+  if (spec_.projected()) y = autograd::linear(pass.tape, y, project_out_, WeightLayout::out_in);
+  return y;
+}
+
+Var Stage::normed(Tape* tape, const NormWeights& weights, const Var& x) const {
+  return autograd::norm(tape, spec_.norm, spec_.norm_eps, x, weights.weight, weights.bias);
+}
+
+Var Stage::block(const Block& weights, const Pass& pass, Tape* tape, const Var& input) const {
+  const auto merge = [&](const Var& x, const Var& branch, const LinearWeights& last,
+                         DropoutSite site) {
+    const auto dropout =
+        rows_dropout(pass, tape, pass.dropout.residual, dropout_site(weights.layer + 1, site));
+    return autograd::residual(tape, x, branch, last.bias, dropout);
+  };
+  Var x = input;
+  if (spec_.pre_norm) {
+    x = merge(x, attention_branch(weights, pass, tape, normed(tape, weights.attention_norm, x)),
+              weights.attention_out, DropoutSite::attention_out);
+    return merge(x, mlp_branch(weights, tape, normed(tape, weights.mlp_norm, x)), weights.mlp_out,
+                 DropoutSite::mlp_out);
+  }
+  x = normed(tape, weights.attention_norm,
+             merge(x, attention_branch(weights, pass, tape, x), weights.attention_out,
+                   DropoutSite::attention_out));
+  return normed(tape, weights.mlp_norm,
+                merge(x, mlp_branch(weights, tape, x), weights.mlp_out, DropoutSite::mlp_out));
+}
+
+Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
+                            const Var& x) const {
+  const WeightLayout layout = names_of(spec_.family).layout;
+  const Var in = comm::copy_to_group(tape, tp_, x);
+  const Var qkv = autograd::linear(tape, in, weights.qkv.weight, layout, weights.qkv.bias);
+  kernels::AttentionDropout dropout;
+  if (tape != nullptr && pass.dropout.attention > 0) {
+    dropout = {.probability = pass.dropout.attention,
+               .key0 = pass.dropout.seed,
+               .key1 = pass.dropout.step,
+               .site = dropout_site(weights.layer + 1, DropoutSite::attention),
+               .first_head = plan_.shard.first_head,
+               .samples = pass.rows->sample_ids};
+  }
+  const Var mixed = autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
+  const Var out = autograd::linear(tape, mixed, weights.attention_out.weight, layout);
+  return comm::sum_over_group(tape, tp_, out);
+}
+
+Var Stage::mlp_branch(const Block& weights, Tape* tape, const Var& x) const {
+  const WeightLayout layout = names_of(spec_.family).layout;
+  const Var in = comm::copy_to_group(tape, tp_, x);
+  Var wide;
+  if (spec_.gated) {
+    const Var both = autograd::linear(tape, in, weights.mlp_in.weight, layout, weights.mlp_in.bias);
+    wide = autograd::gated(tape, spec_.activation, both);
+  } else {
+    const Var before = autograd::linear(tape, in, weights.mlp_in.weight, layout);
+    wide = autograd::activation(tape, spec_.activation, before, weights.mlp_in.bias);
+  }
+  const Var out = autograd::linear(tape, wide, weights.mlp_out.weight, layout);
+  return comm::sum_over_group(tape, tp_, out);
+}
+
+}  // namespace fathom::model

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "autograd/operations.h"
+#include "comm/communicator.h"
+#include "model/family.h"
+#include "model/parameters.h"
+#include "model/shard.h"
+
+namespace fathom::model {
+
+/// Which part of a model a rank holds.
+struct StagePlan {
+  std::int64_t first_layer = 0, end_layer = 0;
+  bool has_embedding = true;  ///< first stage
+  bool has_head = true;       ///< last stage
+  Shard shard;
+};
+
+/// Dropout of one model in one optimizer step. Masks depend on (seed, step, sample, layer, site,
+/// element) and on nothing else.
+struct DropoutPlan {
+  float embedding = 0, residual = 0, attention = 0;
+  std::uint32_t seed = 0, step = 0;
+};
+
+/// What runs through a stage: the micro-batch, the tape (null for inference), dropout, and whether
+/// blocks are recomputed in the backward pass.
+struct Pass {
+  autograd::Tape* tape = nullptr;
+  std::shared_ptr<const autograd::TokenRows> rows;
+  DropoutPlan dropout;
+  bool recompute = false;
+  /// Called with (layer, its output) after each block, layer 0 being the embedding; may be empty.
+  std::function<void(std::int64_t, const autograd::Var&)> tap;
+  /// Called in the backward pass when the gradients of a bucket of Stage::parameters() have got all
+  /// that this pass adds; may be empty.
+  std::function<void(int)> bucket_done;
+};
+
+struct LinearWeights {
+  autograd::Var weight, bias;
+};
+struct NormWeights {
+  autograd::Var weight, bias;
+};
+
+/// One transformer block on one tensor rank.
+struct Block {
+  std::int64_t layer = 0;
+  NormWeights attention_norm, mlp_norm;
+  LinearWeights qkv, attention_out, mlp_in, mlp_out;
+  kernels::AttentionShape attention;
+  int bucket = 0;
+};
+
+/// The layers [first_layer, end_layer) of a decoder on one tensor rank, with the embedding in front
+/// on the first stage and the final norm and head behind on the last. All calls but the constructor
+/// are collective over the tensor group.
+class Stage {
+ public:
+  /// Allocates the parameters (their values are not set). tp may be null for one rank; it must
+  /// outlive the stage.
+  Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
+        const std::function<bool(const std::string&)>& trainable, DType frozen_dtype);
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  /// Hidden states [n, hidden] of the tokens, before the first block. First stage only.
+  autograd::Var embed(const Pass& pass) const;
+
+  /// Runs this stage's blocks on x [n, hidden].
+  autograd::Var run_blocks(const Pass& pass, const autograd::Var& x) const;
+
+  /// Final norm and output projection: what the head multiplies, [n, embed_dim]. Last stage only.
+  autograd::Var finish(const Pass& pass, const autograd::Var& x) const;
+
+  /// The head's matrix [vocab on this rank, embed_dim].
+  const autograd::Var& head() const { return plan_.has_head ? *head_ : embedding_; }
+
+  const ModelSpec& spec() const { return spec_; }
+  const StagePlan& plan() const { return plan_; }
+  comm::Communicator* tp() const { return tp_; }
+  Device& device() const { return device_; }
+  ParameterSet& parameters() { return parameters_; }
+  const ParameterSet& parameters() const { return parameters_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+  const autograd::RopeTables* rope() const { return spec_.rope.enabled() ? &rope_ : nullptr; }
+  const autograd::Var& embedding() const { return embedding_; }
+  const autograd::Var& positions() const { return positions_; }
+  const NormWeights& final_norm() const { return final_norm_; }
+  const autograd::Var& project_in() const { return project_in_; }
+  const autograd::Var& project_out() const { return project_out_; }
+
+ private:
+  // A range of a linear layer's outputs, and a published matrix of which a rank holds some.
+  struct OutputRange {
+    std::int64_t begin = 0, count = 0;
+  };
+  struct ColumnPart {
+    std::string name;
+    std::int64_t outputs;
+    std::vector<OutputRange> ranges;
+    Sharing sharing;
+    bool owned;
+  };
+  void declare_embedding();
+  void declare_block(Block& block);
+  void declare_head();
+  void declare_norm(NormWeights& weights, const std::string& name);
+  void declare_qkv(Block& block);
+  void declare_column_split(LinearWeights& weights, const std::vector<ColumnPart>& parts,
+                            bool bias);
+  void declare_row_split(LinearWeights& weights, const std::string& name, std::int64_t inputs,
+                         OutputRange range, bool bias);
+  void make_rope_tables();
+  autograd::Var block(const Block& weights, const Pass& pass, autograd::Tape* tape,
+                      const autograd::Var& x) const;
+  autograd::Var attention_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,
+                                 const autograd::Var& x) const;
+  autograd::Var mlp_branch(const Block& weights, autograd::Tape* tape,
+                           const autograd::Var& x) const;
+  autograd::Var normed(autograd::Tape* tape, const NormWeights& weights,
+                       const autograd::Var& x) const;
+  Device& device_;
+  ModelSpec spec_;
+  StagePlan plan_;
+  comm::Communicator* tp_;
+  ParameterSet parameters_;
+
+  autograd::Var embedding_, positions_, project_in_, project_out_, head_own_;
+  const autograd::Var* head_ = nullptr;
+  NormWeights final_norm_;
+  std::vector<Block> blocks_;
+  autograd::RopeTables rope_;
+  int embedding_bucket_ = -1, head_bucket_ = -1;
+};
+
+/// Dropout masks of a site: the embedding is layer 0, blocks count from 1.
+enum class DropoutSite : std::uint32_t {
+  embedding = 0,
+  attention = 1,
+  attention_out = 2,
+  mlp_out = 3
+};
+std::uint32_t dropout_site(std::int64_t layer, DropoutSite site);
+
+}  // namespace fathom::model
