@@ -83,6 +83,8 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   fathom::comm::MpiOptions options;
   options.chunk_bytes = 1000;
+  options.shared_min_bytes = 2000;
+  options.shared_piece_bytes = 1200;
   fathom::comm::MpiSession session(options);
   fathom::test::g_session = &session;
   try {

@@ -28,12 +28,9 @@ LaunchEnvironment read_launch_environment(const GetEnv& given) {
   LaunchEnvironment found;
   found.mpirun_ranks = read_count(get, "OMPI_COMM_WORLD_SIZE");
   if (!found.mpirun_ranks) found.mpirun_ranks = read_count(get, "PMI_SIZE");
-  // In a batch script the allocation's SLURM_NTASKS says nothing about this process: only a job
-  // step started it. Under mpirun the step belongs to mpirun's own daemons.
-  if (!found.mpirun_ranks && get("SLURM_STEP_ID")) {
-    found.srun_ranks = read_count(get, "SLURM_STEP_NUM_TASKS");
-    if (!found.srun_ranks) found.srun_ranks = read_count(get, "SLURM_NTASKS");
-  }
+  // Under mpirun a Slurm step belongs to mpirun's own daemons, so its count says nothing.
+  if (!found.mpirun_ranks) found.srun_ranks = read_count(get, "SLURM_STEP_NUM_TASKS");
+  if (!found.mpirun_ranks && !found.srun_ranks) found.srun_ranks = read_count(get, "SLURM_NTASKS");
   found.wired = found.mpirun_ranks || get("PMIX_RANK") || get("PMI_RANK");
   return found;
 }
@@ -44,9 +41,10 @@ void check_rank_count(const LaunchEnvironment& environment, int world_size, int 
             *environment.mpirun_ranks, " ranks but MPI sees ", world_size,
             ": use the mpirun of the MPI library that this program was built with");
   } else if (environment.srun_ranks) {
-    require(*environment.srun_ranks == world_size, ErrorKind::comm, "srun started ",
+    require(*environment.srun_ranks == world_size, ErrorKind::comm, "Slurm says ",
             *environment.srun_ranks, " tasks but MPI sees ", world_size,
-            ": use srun --mpi=pmix (see srun --mpi=list), or mpirun inside the allocation");
+            ": start it with srun --mpi=pmix (see srun --mpi=list) or with mpirun; for one process "
+            "by hand inside an allocation, unset SLURM_NTASKS");
   }
   require(world_size == wanted, ErrorKind::config, "the process grid needs ", wanted, " ranks but ",
           world_size, world_size == 1 ? " is" : " are",

@@ -9,7 +9,7 @@ namespace fathom::comm {
 /// What the launcher promised, read from the environment before MPI starts.
 struct LaunchEnvironment {
   std::optional<int> mpirun_ranks;  ///< OMPI_COMM_WORLD_SIZE, or PMI_SIZE of MPICH-like launchers
-  std::optional<int> srun_ranks;    ///< SLURM_STEP_NUM_TASKS, or SLURM_NTASKS inside a job step
+  std::optional<int> srun_ranks;    ///< SLURM_STEP_NUM_TASKS, else SLURM_NTASKS
   bool wired = false;               ///< a process manager that MPI can talk to is there
 
   /// True when MPI should be initialised: without a launcher a program is a group of one, and a

@@ -11,8 +11,9 @@
 namespace fathom::comm {
 namespace {
 
-// Sizes around the 1,000-byte split of the test world: below, at, just above, and many pieces.
-const std::vector<std::size_t> kCounts = {0, 1, 7, 249, 250, 251, 1000, 12345};
+// Sizes around the test world's limits (1,000-byte split, shared memory from 2,000 bytes in pieces
+// of 1,200): below, at, just above, and many pieces.
+const std::vector<std::size_t> kCounts = {0, 1, 7, 249, 250, 251, 499, 500, 1000, 12345};
 
 class CommunicatorTest : public testing::Test {
  protected:
@@ -62,6 +63,46 @@ TEST_F(CommunicatorTest, StartedAllReducesFinishInAnyOrder) {
   }
   EXPECT_EQ(a, std::vector<float>(1000, static_cast<float>(size_)));
   EXPECT_EQ(b, std::vector<float>(3, static_cast<float>(size_ - 1)));
+}
+
+TEST_F(CommunicatorTest, ManyLargeAllReducesAtOnceBesideMessages) {
+  // More pieces than the shared slots hold, with a rendezvous that only progresses while the other
+  // side is inside a call.
+  std::vector<std::vector<float>> data;
+  for (int k = 0; k < 5; ++k) data.emplace_back(3000 + 77 * k, static_cast<float>(rank_ + k));
+  std::vector<Request> requests;
+  std::vector<char> out(50000, static_cast<char>(rank_)), in(50000);
+  requests.push_back(world_.start_send(out.data(), out.size(), (rank_ + 1) % size_, 1));
+  for (auto& values : data)
+    requests.push_back(world_.start_all_reduce(values.data(), values.size(), ReduceOp::sum));
+  if (rank_ == 0) requests[3].wait();
+  requests.push_back(world_.start_recv(in.data(), in.size(), (rank_ + size_ - 1) % size_, 1));
+  std::vector<float> late(700, static_cast<float>(rank_));
+  world_.all_reduce(late.data(), late.size(), ReduceOp::max);
+  for (auto& request : requests) request.wait();
+  EXPECT_EQ(late, std::vector<float>(700, static_cast<float>(size_ - 1)));
+  for (int k = 0; k < 5; ++k) {
+    const auto& values = data[static_cast<std::size_t>(k)];
+    const auto sum = static_cast<float>(size_ * (size_ - 1) / 2 + size_ * k);
+    EXPECT_EQ(values, std::vector<float>(values.size(), sum));
+  }
+}
+
+TEST_F(CommunicatorTest, ASumDoesNotDependOnTheSizeOfTheMessage) {
+  // The order of additions decides the last bit: whatever the piece, it is rank 0, 1, 2, ...
+  const auto value = [](int r, std::size_t i) {
+    return 1.0f / static_cast<float>(3 + r * 7 + static_cast<int>(i % 1013));
+  };
+  for (const std::size_t n : {std::size_t{501}, std::size_t{5000}}) {
+    std::vector<float> data(n);
+    for (std::size_t i = 0; i < n; ++i) data[i] = value(rank_, i);
+    world_.all_reduce(data.data(), n, ReduceOp::sum);
+    for (std::size_t i = 0; i < n; ++i) {
+      float expected = value(0, i);
+      for (int r = 1; r < size_; ++r) expected += value(r, i);
+      ASSERT_EQ(data[i], expected) << i;
+    }
+  }
 }
 
 TEST_F(CommunicatorTest, BroadcastFromEveryRoot) {

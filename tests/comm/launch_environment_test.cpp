@@ -29,10 +29,13 @@ void expect_error(const LaunchEnvironment& environment, int world, int wanted, E
 
 TEST(LaunchEnvironment, NothingIsLaunchedWithoutALauncher) {
   EXPECT_FALSE(read({}).launched());
-  // By hand inside a Slurm allocation: SLURM_NTASKS is the allocation's.
-  const auto by_hand = read({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}});
+  EXPECT_NO_THROW(check_rank_count(read({}), 1, 1));
+}
+
+TEST(LaunchEnvironment, ByHandInsideAnAllocationIsRefused) {
+  const auto by_hand = read({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
   EXPECT_FALSE(by_hand.launched());
-  EXPECT_NO_THROW(check_rank_count(by_hand, 1, 1));
+  expect_error(by_hand, 1, 4, ErrorKind::comm, "Slurm says 4 tasks but MPI sees 1");
 }
 
 TEST(LaunchEnvironment, MpirunGoesBeforeTheStepOfItsDaemons) {

@@ -59,16 +59,20 @@ class StridedBlock {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::size_t chunk_bytes)
-    : comm_(comm), chunk_bytes_(chunk_bytes) {
-  FATHOM_CHECK(chunk_bytes >= sizeof(double) && chunk_bytes <= (std::size_t{1} << 30),
-               "chunk_bytes is ", chunk_bytes, "; it must hold one element and fit an int");
+MpiCommunicator::MpiCommunicator(MPI_Comm comm, const MpiOptions& options)
+    : comm_(comm), options_(options) {
+  FATHOM_CHECK(
+      options.chunk_bytes >= sizeof(double) && options.chunk_bytes <= (std::size_t{1} << 30),
+      "chunk_bytes is ", options.chunk_bytes, "; it must hold one element and fit an int");
   check_mpi(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), comm, {"MPI_Comm_set_errhandler"});
   check_mpi(MPI_Comm_rank(comm, &rank_), comm, {"MPI_Comm_rank"});
   check_mpi(MPI_Comm_size(comm, &size_), comm, {"MPI_Comm_size"});
+  // Made now rather than at its first use, where start_all_reduce must not block.
+  if (size_ > 1) shared_ = SharedReducer::make(comm, options.shared_piece_bytes);
 }
 
 MpiCommunicator::~MpiCommunicator() {
+  shared_.reset();
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (!finalized && comm_ != MPI_COMM_WORLD) MPI_Comm_free(&comm_);
@@ -80,13 +84,20 @@ void MpiCommunicator::barrier() {
 
 template <typename T>
 void MpiCommunicator::all_reduce_chunks(T* data, std::size_t n, MPI_Datatype type, ReduceOp op) {
-  for_each_chunk(n, chunk_bytes_ / sizeof(T), [&](std::size_t offset, int count) {
+  for_each_chunk(n, options_.chunk_bytes / sizeof(T), [&](std::size_t offset, int count) {
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + offset, count, type, mpi_op(op), comm_), comm_,
               {"MPI_Allreduce", n * sizeof(T)});
   });
 }
 
+std::unique_ptr<Request::State> MpiCommunicator::start_shared(float* data, std::size_t n,
+                                                              ReduceOp op) {
+  if (!shared_ || n == 0 || n * sizeof(float) < options_.shared_min_bytes) return nullptr;
+  return std::make_unique<SharedReduceRequest>(shared_, shared_->start(data, n, op));
+}
+
 void MpiCommunicator::all_reduce(float* data, std::size_t n, ReduceOp op) {
+  if (const auto shared = start_shared(data, n, op)) return shared->wait();
   all_reduce_chunks(data, n, MPI_FLOAT, op);
 }
 
@@ -99,9 +110,10 @@ void MpiCommunicator::all_reduce(std::int64_t* data, std::size_t n, ReduceOp op)
 }
 
 Request MpiCommunicator::start_all_reduce(float* data, std::size_t n, ReduceOp op) {
+  if (auto shared = start_shared(data, n, op)) return Request(std::move(shared));
   const CallSite site{"MPI_Iallreduce", n * sizeof(float)};
   auto request = std::make_unique<MpiRequest>(comm_, site, false);
-  for_each_chunk(n, chunk_bytes_ / sizeof(float), [&](std::size_t offset, int count) {
+  for_each_chunk(n, options_.chunk_bytes / sizeof(float), [&](std::size_t offset, int count) {
     check_mpi(MPI_Iallreduce(MPI_IN_PLACE, data + offset, count, MPI_FLOAT, mpi_op(op), comm_,
                              request->add(static_cast<std::size_t>(count) * sizeof(float))),
               comm_, site);
@@ -110,7 +122,7 @@ Request MpiCommunicator::start_all_reduce(float* data, std::size_t n, ReduceOp o
 }
 
 void MpiCommunicator::broadcast(void* data, std::size_t bytes, int root) {
-  for_each_chunk(bytes, chunk_bytes_, [&](std::size_t offset, int count) {
+  for_each_chunk(bytes, options_.chunk_bytes, [&](std::size_t offset, int count) {
     check_mpi(MPI_Bcast(static_cast<char*>(data) + offset, count, MPI_BYTE, root, comm_), comm_,
               {"MPI_Bcast", bytes, root});
   });
@@ -120,7 +132,7 @@ void MpiCommunicator::all_gather(const void* send, std::size_t bytes, void* recv
   const CallSite site{"MPI_Allgather", bytes};
   // The limit holds for what a rank receives in total, since algorithms join blocks of many ranks.
   const std::size_t limit =
-      std::max<std::size_t>(1, chunk_bytes_ / static_cast<std::size_t>(size_));
+      std::max<std::size_t>(1, options_.chunk_bytes / static_cast<std::size_t>(size_));
   for_each_chunk(bytes, limit, [&](std::size_t offset, int count) {
     const StridedBlock block(count, bytes, comm_);
     check_mpi(MPI_Allgather(static_cast<const char*>(send) + offset, count, MPI_BYTE,
@@ -132,7 +144,7 @@ void MpiCommunicator::all_gather(const void* send, std::size_t bytes, void* recv
 void MpiCommunicator::reduce_scatter(const float* send, float* recv, std::size_t n) {
   const std::size_t ranks = static_cast<std::size_t>(size_);
   const std::size_t total_bytes = n * ranks * sizeof(float);
-  if (total_bytes <= chunk_bytes_) {
+  if (total_bytes <= options_.chunk_bytes) {
     check_mpi(MPI_Reduce_scatter_block(send, recv, static_cast<int>(n), MPI_FLOAT, MPI_SUM, comm_),
               comm_, {"MPI_Reduce_scatter_block", total_bytes});
     return;
@@ -140,7 +152,7 @@ void MpiCommunicator::reduce_scatter(const float* send, float* recv, std::size_t
   // Reductions take no strided types, so large blocks are reduced owner by owner.
   for (std::size_t owner = 0; owner < ranks; ++owner) {
     const int root = static_cast<int>(owner);
-    for_each_chunk(n, chunk_bytes_ / sizeof(float), [&](std::size_t offset, int count) {
+    for_each_chunk(n, options_.chunk_bytes / sizeof(float), [&](std::size_t offset, int count) {
       check_mpi(MPI_Reduce(send + owner * n + offset, recv + offset, count, MPI_FLOAT, MPI_SUM,
                            root, comm_),
                 comm_, {"MPI_Reduce", n * sizeof(float), root});
@@ -151,7 +163,7 @@ void MpiCommunicator::reduce_scatter(const float* send, float* recv, std::size_t
 Request MpiCommunicator::start_send(const void* data, std::size_t bytes, int peer, int tag) {
   const CallSite site{"MPI_Isend", bytes, peer, tag};
   auto request = std::make_unique<MpiRequest>(comm_, site, false);
-  for_each_message_chunk(bytes, chunk_bytes_, [&](std::size_t offset, int count) {
+  for_each_message_chunk(bytes, options_.chunk_bytes, [&](std::size_t offset, int count) {
     check_mpi(MPI_Isend(static_cast<const char*>(data) + offset, count, MPI_BYTE, peer, tag, comm_,
                         request->add(static_cast<std::size_t>(count))),
               comm_, site);
@@ -162,7 +174,7 @@ Request MpiCommunicator::start_send(const void* data, std::size_t bytes, int pee
 Request MpiCommunicator::start_recv(void* data, std::size_t bytes, int peer, int tag) {
   const CallSite site{"MPI_Irecv", bytes, peer, tag};
   auto request = std::make_unique<MpiRequest>(comm_, site, true);
-  for_each_message_chunk(bytes, chunk_bytes_, [&](std::size_t offset, int count) {
+  for_each_message_chunk(bytes, options_.chunk_bytes, [&](std::size_t offset, int count) {
     check_mpi(MPI_Irecv(static_cast<char*>(data) + offset, count, MPI_BYTE, peer, tag, comm_,
                         request->add(static_cast<std::size_t>(count))),
               comm_, site);
@@ -187,7 +199,7 @@ std::unique_ptr<Communicator> MpiCommunicator::split_by_node() {
 /// A group of one needs no library: its collectives then cost nothing.
 std::unique_ptr<Communicator> MpiCommunicator::adopt(MPI_Comm comm) const {
   if (comm == MPI_COMM_NULL) return nullptr;
-  auto group = std::make_unique<MpiCommunicator>(comm, chunk_bytes_);
+  auto group = std::make_unique<MpiCommunicator>(comm, options_);
   if (group->size() == 1) return self_communicator();
   return group;
 }

@@ -3,15 +3,17 @@
 #include <mpi.h>
 
 #include "comm/communicator.h"
+#include "comm/mpi/mpi_options.h"
+#include "comm/mpi/shared_reducer.h"
 
 namespace fathom::comm {
 
-/// A group of MPI ranks. No call passes more than `chunk_bytes` to the library at once, so its int
-/// counts never overflow.
+/// A group of MPI ranks. No call passes more than options.chunk_bytes to the library at once, so
+/// its int counts never overflow.
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes over `comm` (frees it unless it is the world) and makes its errors return.
-  MpiCommunicator(MPI_Comm comm, std::size_t chunk_bytes);
+  /// Takes over `comm` (frees it unless it is the world) and makes its errors return. Collective.
+  MpiCommunicator(MPI_Comm comm, const MpiOptions& options);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -36,12 +38,15 @@ class MpiCommunicator final : public Communicator {
  private:
   template <typename T>
   void all_reduce_chunks(T* data, std::size_t n, MPI_Datatype type, ReduceOp op);
+  /// Starts an all-reduce through shared memory, where there is any and the size is worth it.
+  std::unique_ptr<Request::State> start_shared(float* data, std::size_t n, ReduceOp op);
   std::unique_ptr<Communicator> adopt(MPI_Comm comm) const;
 
   MPI_Comm comm_;
-  std::size_t chunk_bytes_;
+  MpiOptions options_;
   int rank_ = 0;
   int size_ = 1;
+  std::shared_ptr<SharedReducer> shared_;  ///< nullptr when the group spans nodes or is one rank
 };
 
 }  // namespace fathom::comm

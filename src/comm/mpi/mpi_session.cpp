@@ -39,7 +39,7 @@ void MpiSession::start_mpi(const MpiOptions& options) {
           provided, " but MPI_THREAD_MULTIPLE (", MPI_THREAD_MULTIPLE,
           ") is needed: use one that is built with thread support");
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-  auto world = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, options.chunk_bytes);
+  auto world = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, options);
   node_ = world->split_by_node();
   world_ = std::move(world);
 }

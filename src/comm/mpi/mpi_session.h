@@ -1,18 +1,13 @@
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "comm/communicator.h"
 #include "comm/launch_environment.h"
+#include "comm/mpi/mpi_options.h"
 
 namespace fathom::comm {
-
-struct MpiOptions {
-  /// The largest piece that a single MPI call is given; tests lower it to exercise the splitting.
-  std::size_t chunk_bytes = std::size_t{1} << 30;
-};
 
 /// The life of MPI in this process: made once in main, before any thread and any GPU call, and
 /// destroyed last. Without a launcher (see LaunchEnvironment) MPI is not touched and the world is a
