@@ -21,7 +21,8 @@ struct AttentionShape {
 
 /// Dropout of attention probabilities by counter-based random numbers: a probability survives as a
 /// function of (key, sample, first_head + head, query position, key position) alone, whatever the
-/// grid and the batch composition.
+/// grid and the batch composition: by the word philox(key, {j / 4, i, sample, site | (first_head +
+/// head + 1) << 16})[j % 4] for query i and key j of the sequence. The site is below 65536.
 struct AttentionDropout {
   float probability = 0.0f;  ///< 0 = off
   std::uint32_t key0 = 0, key1 = 0;

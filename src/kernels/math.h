@@ -17,34 +17,34 @@ FATHOM_HOST_DEVICE inline float bits_to_float(std::uint32_t bits) {
   return value;
 }
 
-/// e^x within 2 ulp; 0 below -87.3, infinity above 88.7, NaN stays NaN.
+FATHOM_HOST_DEVICE inline std::uint32_t float_to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+/// e^x within 2 ulp; 0 below -87, infinity above 88.73, NaN stays NaN.
 FATHOM_HOST_DEVICE inline float exp_f(float x) {
 #if defined(__CUDA_ARCH__)
   return expf(x);
 #else
   // x = n ln 2 + r, |r| <= ln(2)/2; ln 2 in two parts so that r is exact.
-  const float clamped = x > 88.8f ? 88.8f : (x < -87.4f ? -87.4f : x);
-  const float shifted =
-      clamped * 1.44269504f + 12582912.0f;  // round to nearest by adding 1.5 * 2^23
+  const float above = x > 89.0f ? 89.0f : x;  // NaN passes both comparisons
+  const float clamped = above < -87.0f ? -87.0f : above;
+  // Adding 1.5 * 2^23 rounds to nearest and leaves n in the low bits of the mantissa.
+  const float shifted = clamped * 1.44269504f + 12582912.0f;
   const float n = shifted - 12582912.0f;
   float r = clamped - n * 0.693359375f;
   r = r - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  // 2^n in two factors, so that n = 128 does not overflow before the product does.
-  const auto whole = static_cast<std::int32_t>(n);
-  const std::int32_t half = whole >> 1;
-  const float s1 = bits_to_float(static_cast<std::uint32_t>(half + 127) << 23);
-  const float s2 = bits_to_float(static_cast<std::uint32_t>(whole - half + 127) << 23);
-  const float y = p * s1 * s2;
-  const float low = x < -87.33f ? 0.0f : y;
-  const float high = x > 88.73f ? INFINITY : low;
-  return x == x ? high : x;
+  // 2 e^r, so that the factor 2^(n - 1) stays finite up to n = 128; it is 0 for n <= -126.
+  float p = 2 * 1.9875691500e-4f;
+  p = p * r + 2 * 1.3981999507e-3f;
+  p = p * r + 2 * 8.3334519073e-3f;
+  p = p * r + 2 * 4.1665795894e-2f;
+  p = p * r + 2 * 1.6666665459e-1f;
+  p = p * r + 2 * 5.0000001201e-1f;
+  p = p * r * r + (2 * r + 2);
+  return p * bits_to_float((float_to_bits(shifted) + 126) << 23);
 #endif
 }
 

@@ -1,0 +1,108 @@
+#include "kernels/attention_common.h"
+
+#include "core/philox.h"
+
+namespace fathom::kernels::tiles {
+
+void check_operands(const AttentionShape& shape, const std::vector<std::int32_t>& starts,
+                    const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
+                    const Tensor& v, const Tensor& out, const Tensor& lse) {
+  FATHOM_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.head_dim > 0 &&
+                   shape.window >= 0,
+               shape.heads, " heads, ", shape.kv_heads, " key heads of ", shape.head_dim,
+               ", window ", shape.window);
+  FATHOM_CHECK(starts.size() >= 2 && starts.front() == 0 && starts.back() == q.rows(),
+               "sequence starts do not cover ", q.rows(), " rows");
+  for (std::size_t i = 1; i < starts.size(); ++i)
+    FATHOM_CHECK(starts[i - 1] <= starts[i], "sequence ", i - 1, " ends before it starts");
+  const auto check = [&](const Tensor& tensor, std::int64_t columns, const char* name) {
+    FATHOM_CHECK(
+        tensor.dtype() == DType::f32 && tensor.rows() == q.rows() && tensor.columns() == columns,
+        name, " is ", to_string(tensor.dtype()), to_string(tensor.shape()), ", not [", q.rows(),
+        ", ", columns, "]");
+  };
+  check(q, shape.heads * shape.head_dim, "q");
+  check(k, shape.kv_heads * shape.head_dim, "k");
+  check(v, shape.kv_heads * shape.head_dim, "v");
+  check(out, shape.heads * shape.head_dim, "out");
+  check(lse, shape.heads, "lse");
+  FATHOM_CHECK(dropout.probability >= 0.0f && dropout.probability < 1.0f, "dropout ",
+               dropout.probability);
+  FATHOM_CHECK(dropout.probability == 0.0f ||
+                   (dropout.samples.size() + 1 == starts.size() && dropout.site < 65536u),
+               dropout.samples.size(), " samples at site ", dropout.site, " for ",
+               starts.size() - 1, " sequences");
+}
+
+std::vector<Block> blocks_of(const std::vector<std::int32_t>& starts, bool longest_first) {
+  std::vector<Block> blocks;
+  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
+    const std::int64_t length = starts[s + 1] - starts[s];
+    for (std::int64_t begin = 0; begin < length; begin += kTile)
+      blocks.push_back(
+          {static_cast<std::int32_t>(s), starts[s], begin, std::min(kTile, length - begin)});
+  }
+  if (longest_first)
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [](const Block& a, const Block& b) { return a.begin > b.begin; });
+  return blocks;
+}
+
+Block block_at(const Block& other, std::int64_t begin, const std::vector<std::int32_t>& starts) {
+  const std::int64_t end = starts[static_cast<std::size_t>(other.sequence) + 1] - other.first_row;
+  return {other.sequence, other.first_row, begin, std::min(kTile, end - begin)};
+}
+
+std::int64_t first_key(const AttentionShape& shape, const Block& queries) {
+  if (shape.window == 0) return 0;
+  return std::max<std::int64_t>(0, queries.begin - shape.window + 1) / kTile * kTile;
+}
+
+Band band_of(const AttentionShape& shape, const Block& queries, const Block& keys) {
+  const std::int64_t unlimited = queries.begin + kTile;  // passes the first key of the sequence
+  return {queries.begin - keys.begin, shape.window == 0 ? unlimited : shape.window, queries.count,
+          keys.count};
+}
+
+void hide_unseen(const Band& band, Range keys, std::int64_t query, float* scores) {
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    const auto first = static_cast<std::int32_t>(j - band.offset - query);
+    const auto end = static_cast<std::int32_t>(
+        std::min<std::int64_t>(kPanel, j - band.offset - query + band.window));
+    float* row = scores + j * kTile + query;
+#pragma omp simd
+    for (std::int32_t i = 0; i < kPanel; ++i) row[i] = i >= first && i < end ? row[i] : -3e38f;
+  }
+}
+
+HeadDropout::HeadDropout(const AttentionDropout& dropout, std::int32_t sequence, std::int64_t head)
+    : probability_(dropout.probability),
+      keep_scale_(1.0f / (1.0f - dropout.probability)),
+      key0_(dropout.key0),
+      key1_(dropout.key1) {
+  if (!active()) return;
+  sample_ = dropout.samples[static_cast<std::size_t>(sequence)];
+  // Sites of other dropouts leave the upper half empty, so that no two counters coincide.
+  place_ = dropout.site | static_cast<std::uint32_t>(dropout.first_head + head + 1) << 16;
+}
+
+void HeadDropout::mask(const Block& queries, const Block& keys, Range key, std::int64_t query,
+                       float* mask) const {
+  const float p = probability_, scale = keep_scale_;
+  const std::uint32_t key0 = key0_, key1 = key1_, sample = sample_, place = place_;
+  const auto position = static_cast<std::uint32_t>(queries.begin + query);
+  for (std::int64_t j = key.begin; j < key.end; j += 4) {
+    const auto group = static_cast<std::uint32_t>((keys.begin + j) / 4);
+    float* row = mask + j * kTile + query;
+#pragma omp simd
+    for (std::uint32_t i = 0; i < kPanel; ++i) {
+      const Philox words = philox(key0, key1, group, position + i, sample, place);
+      row[i] = uniform01(words.v[0]) < p ? 0.0f : scale;
+      row[i + kTile] = uniform01(words.v[1]) < p ? 0.0f : scale;
+      row[i + 2 * kTile] = uniform01(words.v[2]) < p ? 0.0f : scale;
+      row[i + 3 * kTile] = uniform01(words.v[3]) < p ? 0.0f : scale;
+    }
+  }
+}
+
+}  // namespace fathom::kernels::tiles
