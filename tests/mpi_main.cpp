@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   fathom::comm::MpiOptions options;
   options.chunk_bytes = 1000;
   options.shared_min_bytes = 2000;
-  options.shared_piece_bytes = 1200;
+  options.shared_group_bytes = 9600;
   fathom::comm::MpiSession session(options);
   fathom::test::g_session = &session;
   try {

@@ -1,6 +1,7 @@
 #include "comm/mpi/mpi_communicator.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "comm/mpi/mpi_check.h"
 #include "comm/mpi/mpi_request.h"
@@ -68,7 +69,8 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, const MpiOptions& options)
   check_mpi(MPI_Comm_rank(comm, &rank_), comm, {"MPI_Comm_rank"});
   check_mpi(MPI_Comm_size(comm, &size_), comm, {"MPI_Comm_size"});
   // Made now rather than at its first use, where start_all_reduce must not block.
-  if (size_ > 1) shared_ = SharedReducer::make(comm, options.shared_piece_bytes);
+  const bool wanted = options.shared_min_bytes != std::numeric_limits<std::size_t>::max();
+  if (size_ > 1 && wanted) shared_ = SharedReducer::make(comm, options.shared_group_bytes);
 }
 
 MpiCommunicator::~MpiCommunicator() {

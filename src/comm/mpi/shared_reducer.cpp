@@ -12,8 +12,8 @@
 namespace fathom::comm {
 namespace {
 
-/// Pieces in flight: while a rank waits for its peers with one, it copies the next one in.
-constexpr std::uint64_t kSlots = 2;
+/// Pieces in flight: while a rank waits for its peers with one, it copies the next ones in.
+constexpr std::uint64_t kSlots = 4;
 constexpr std::size_t kPage = 4096;
 
 std::size_t round_up(std::size_t value, std::size_t unit) {
@@ -48,12 +48,13 @@ bool ranks_share_memory(MPI_Comm comm, int ranks) {
 
 }  // namespace
 
-std::unique_ptr<SharedReducer> SharedReducer::make(MPI_Comm comm, std::size_t piece_bytes) {
+std::unique_ptr<SharedReducer> SharedReducer::make(MPI_Comm comm, std::size_t bytes) {
   int rank = 0, ranks = 0;
   check_mpi(MPI_Comm_rank(comm, &rank), comm, {"MPI_Comm_rank"});
   check_mpi(MPI_Comm_size(comm, &ranks), comm, {"MPI_Comm_size"});
   if (!ranks_share_memory(comm, ranks)) return nullptr;
-  const std::size_t floats = std::max<std::size_t>(1, piece_bytes / sizeof(float));
+  const std::size_t slots = static_cast<std::size_t>(ranks) * kSlots;
+  const std::size_t floats = std::max<std::size_t>(1, bytes / slots / sizeof(float));
   return std::unique_ptr<SharedReducer>(new SharedReducer(comm, rank, ranks, floats));
 }
 
@@ -63,11 +64,13 @@ SharedReducer::SharedReducer(MPI_Comm comm, int rank, int ranks, std::size_t pie
   const std::size_t counter_bytes = round_up(count * 3 * sizeof(Counter), kPage);
   const std::size_t slot_bytes = count * kSlots * piece_floats * sizeof(float);
   const std::size_t bytes = kPage + counter_bytes + slot_bytes;
-  const CallSite site{"MPI_Win_allocate_shared", bytes};
   void* own = nullptr;
-  check_mpi(MPI_Win_allocate_shared(rank == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1, MPI_INFO_NULL,
-                                    comm, &own, &window_),
-            comm, site);
+  const int code = MPI_Win_allocate_shared(rank == 0 ? static_cast<MPI_Aint>(bytes) : 0, 1,
+                                           MPI_INFO_NULL, comm, &own, &window_);
+  require(code == MPI_SUCCESS, ErrorKind::comm, "no shared memory of ", bytes,
+          " bytes for a group of ", ranks,
+          " ranks: /dev/shm is full or too small (in a container, start it with --shm-size)");
+  const CallSite site{"MPI_Win_shared_query", bytes};
   MPI_Aint size = 0;
   int unit = 0;
   void* base = nullptr;

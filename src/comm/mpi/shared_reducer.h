@@ -18,8 +18,9 @@ namespace fathom::comm {
 /// start.
 class SharedReducer {
  public:
-  /// nullptr when the ranks of `comm` do not all share memory. Collective; throws Error(comm).
-  static std::unique_ptr<SharedReducer> make(MPI_Comm comm, std::size_t piece_bytes);
+  /// nullptr when the ranks of `comm` do not all share memory. Takes about `bytes` of it, once for
+  /// all ranks. Collective; throws Error(comm).
+  static std::unique_ptr<SharedReducer> make(MPI_Comm comm, std::size_t bytes);
   ~SharedReducer();
   SharedReducer(const SharedReducer&) = delete;
   SharedReducer& operator=(const SharedReducer&) = delete;
