@@ -1,0 +1,73 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "data/batch.h"
+#include "model/head.h"
+#include "pipeline/executor.h"
+#include "train/config.h"
+#include "train/rows.h"
+
+namespace fathom::train {
+
+/// One step's losses on one stage's micro-batches: cross-entropy, and forward KL from a teacher
+/// that lives on the same grid. Plain training is the case without a teacher.
+class DistilWork : public pipeline::StageWork {
+ public:
+  struct Settings {
+    LossConfig loss;
+    DropoutConfig dropout;
+    bool recompute = false;
+    std::uint32_t seed = 0;
+  };
+
+  /// `teacher` may be null. Both stages must outlive the work.
+  DistilWork(model::Stage& student, model::Stage* teacher, const Settings& settings);
+
+  /// What a bundle holds between two stages of these models: the teacher's states first, without
+  /// gradient, then the student's, with one if anything before the boundary is trained.
+  std::vector<pipeline::BundlePart> bundle_parts(bool trained_before) const;
+
+  /// Sets the micro-batches of a step (by slot) and the step's global token count, by which the
+  /// losses are divided.
+  void begin(std::vector<data::MicroBatch> batches, std::int64_t global_label_tokens,
+             std::uint32_t step);
+
+  /// Called when a bucket of the student's gradients is final for the step; see model::Pass.
+  std::function<void(int)> bucket_done;
+
+  /// Called with (slot, layer, states) for the student's hidden states, layer 0 being the
+  /// embedding.
+  std::function<void(int, std::int64_t, const autograd::Var&)> tap;
+
+  std::int64_t tokens(int slot) const override { return batch(slot).tokens(); }
+  pipeline::Bundle forward(autograd::Tape* tape, int slot, const pipeline::Bundle& in) override;
+  void finished(int slot) override { rows_.erase(slot); }
+
+  /// Sums over this rank's micro-batches since begin(); zero except on the last stage.
+  const model::LossSums& sums() const { return sums_; }
+  /// Bytes that the tapes of the step kept, by operation: the largest of any micro-batch.
+  const autograd::SavedBytes& saved_bytes() const { return saved_bytes_; }
+
+ private:
+  const data::MicroBatch& batch(int slot) const {
+    return batches_.at(static_cast<std::size_t>(slot));
+  }
+  const DeviceRows& rows(int slot);
+  model::Pass pass(autograd::Tape* tape, int slot);
+  void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
+                       const autograd::Var& student);
+
+  model::Stage& student_;
+  model::Stage* teacher_;
+  Settings settings_;
+  std::vector<data::MicroBatch> batches_;
+  std::map<int, DeviceRows> rows_;
+  std::int64_t label_tokens_ = 0;
+  std::uint32_t step_ = 0;
+  model::LossSums sums_;
+  autograd::SavedBytes saved_bytes_;
+};
+
+}  // namespace fathom::train

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "comm/process_grid.h"
+#include "model/weights.h"
+#include "pipeline/executor.h"
+#include "pipeline/partition.h"
+#include "train/config.h"
+#include "train/distil_work.h"
+#include "train/gradient_reducer.h"
+#include "train/optimizer.h"
+
+namespace fathom::train {
+
+/// What a run builds, known before memory is taken: both models' specs and their places on the
+/// grid.
+struct EnginePlan {
+  model::ModelSpec student;
+  std::optional<model::ModelSpec> teacher;
+  std::vector<std::int64_t>
+      student_from_teacher;  ///< teacher layers that start the student, or empty
+  pipeline::Partition student_layers;
+  std::optional<pipeline::Partition> teacher_layers;
+  std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
+  std::int64_t context = 0;     ///< tokens a record may have
+
+  /// The part of a model on one rank of the grid.
+  model::StagePlan stage_plan(const model::ModelSpec& spec, const pipeline::Partition& layers,
+                              const comm::GridShape& grid,
+                              const comm::GridCoordinates& place) const;
+};
+
+/// Reads the configs that `config` names and lays both models out on the grid. Throws Error(config)
+/// for impossible grids and unlike models, naming the key. Touches no device and no MPI.
+EnginePlan make_engine_plan(const TrainConfig& config);
+
+/// Floating-point operations of one optimizer step: multiply-adds of all matrix products, attention
+/// counted over the causal half, counted twice each. `label_tokens` rows reach the head.
+double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
+                  std::int64_t label_tokens, std::int64_t sum_of_squared_lengths);
+
+/// The models of a run on this rank and what trains them. Construction is collective over the grid.
+class Engine {
+ public:
+  /// Allocates parameters, gradients and, with `train`, optimizer state; sets no weights.
+  Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& config, const EnginePlan& plan,
+         bool train);
+
+  /// Sets the student's and the teacher's weights as the configuration says.
+  void load_initial_weights();
+  /// Sets the teacher's alone: on resume the student's come from the checkpoint.
+  void load_teacher();
+
+  /// One forward and backward pass of a step over this rank's micro-batches, gradients reduced over
+  /// all ranks at the end. `label_tokens` is the global count of the step. Collective over the
+  /// grid.
+  model::LossSums forward_backward(std::vector<data::MicroBatch> slots, std::int64_t label_tokens,
+                                   std::int64_t step,
+                                   const pipeline::ActionObserver& observer = {});
+
+  /// The same without gradients: sums over all ranks, on every rank.
+  model::LossSums evaluate(std::vector<data::MicroBatch> slots,
+                           const pipeline::ActionObserver& observer = {});
+
+  comm::ProcessGrid& grid() { return grid_; }
+  Device& device() { return device_; }
+  model::Stage& student() { return *student_; }
+  model::Stage* teacher() { return teacher_.get(); }
+  DistilWork& work() { return *work_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  const EnginePlan& plan() const { return plan_; }
+
+ private:
+  model::LossSums reduce(model::LossSums sums);
+  int first_trainable_stage();
+
+  Device& device_;
+  comm::ProcessGrid& grid_;
+  TrainConfig config_;
+  EnginePlan plan_;
+  std::unique_ptr<comm::Communicator> kv_replicas_;
+  std::unique_ptr<model::Stage> student_, teacher_;
+  std::unique_ptr<DistilWork> work_;
+  std::unique_ptr<pipeline::Executor> executor_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  int first_trainable_ = 0;
+};
+
+}  // namespace fathom::train

@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <numeric>
+
+#include "core/files.h"
+#include "train/engine.h"
+#include "train/hf_weights.h"
+
+namespace fathom::train {
+namespace {
+
+// Multiply-adds per token of the matrix products of a block (attention scores left out) and the
+// head.
+double block_cost(const model::ModelSpec& spec) {
+  const std::int64_t q = spec.heads * spec.head_dim, kv = spec.kv_heads * spec.head_dim;
+  return static_cast<double>(spec.hidden * (q + 2 * kv) + q * spec.hidden +
+                             spec.hidden * spec.ffn * (spec.gated ? 3 : 2));
+}
+double head_cost(const model::ModelSpec& spec) {
+  return static_cast<double>(spec.vocab * spec.embed_dim);
+}
+
+pipeline::DepthCosts depth_costs(const model::ModelSpec& spec) {
+  pipeline::DepthCosts costs;
+  costs.layers.assign(static_cast<std::size_t>(spec.layers), block_cost(spec));
+  costs.head = head_cost(spec);
+  return costs;
+}
+
+model::ModelSpec read_student(const TrainConfig& config,
+                              const std::optional<model::ModelSpec>& teacher,
+                              std::vector<std::int64_t>& chosen) {
+  const ModelConfig& model = config.model;
+  if (model.init == Init::path) return read_model_spec(model.path);
+  if (model.init == Init::random) {
+    const std::string path = model.config.empty() ? model.path + "/config.json" : model.config;
+    return model::parse_config(files::read_text(path), path);
+  }
+  require(teacher.has_value(), ErrorKind::config, "model.init = teacher_layers needs teacher.path");
+  model::ModelSpec spec = *teacher;
+  if (model.teacher_layers.every > 0) {
+    for (std::int64_t layer = 0; layer < spec.layers; layer += model.teacher_layers.every)
+      chosen.push_back(layer);
+  } else {
+    for (const int layer : model.teacher_layers.layers) {
+      require(layer >= 0 && layer < spec.layers, ErrorKind::config,
+              "model.teacher_layers names layer ", layer, "; the teacher has layers 0 to ",
+              spec.layers - 1);
+      chosen.push_back(layer);
+    }
+  }
+  spec.layers = static_cast<std::int64_t>(chosen.size());
+  return spec;
+}
+
+pipeline::Partition partition(const GridConfig& grid, const std::vector<int>& counts,
+                              const model::ModelSpec& spec, const char* key) {
+  if (!counts.empty())
+    return pipeline::explicit_partition(counts, static_cast<int>(spec.layers), grid.pp, key);
+  return pipeline::balanced_partition(depth_costs(spec), grid.pp);
+}
+
+std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
+  std::int64_t most = plan.student.max_positions;
+  if (plan.teacher) most = std::min(most, plan.teacher->max_positions);
+  if (config.data.context == 0) return most;
+  require(config.data.context <= most, ErrorKind::config, "data.context = ", config.data.context,
+          " is more than the ", most, " positions of the model");
+  return config.data.context;
+}
+
+}  // namespace
+
+model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,
+                                        const pipeline::Partition& layers,
+                                        const comm::GridShape& grid,
+                                        const comm::GridCoordinates& place) const {
+  model::StagePlan plan;
+  plan.first_layer = layers.begin(place.pp);
+  plan.end_layer = layers.end(place.pp);
+  plan.has_embedding = place.pp == 0;
+  plan.has_head = place.pp == grid.pp - 1;
+  plan.shard = model::make_shard(spec, place.tp, grid.tp, loss_vocab);
+  return plan;
+}
+
+EnginePlan make_engine_plan(const TrainConfig& config) {
+  std::optional<model::ModelSpec> teacher;
+  if (!config.teacher.path.empty()) teacher = read_model_spec(config.teacher.path);
+  std::vector<std::int64_t> chosen;
+  const model::ModelSpec student = read_student(config, teacher, chosen);
+  EnginePlan plan{
+      .student = student,
+      .teacher = teacher,
+      .student_from_teacher = chosen,
+      .student_layers = partition(config.grid, config.grid.layers, student, "grid.layers"),
+      .teacher_layers = std::nullopt};
+  plan.loss_vocab = teacher ? std::min(student.vocab, teacher->vocab) : student.vocab;
+  if (teacher && config.grid.teacher_layers.empty()) {
+    const auto phi = pipeline::proportional_layer_map(static_cast<int>(student.layers),
+                                                      static_cast<int>(teacher->layers));
+    // The student's backward pass costs twice its forward pass.
+    std::vector<double> load = pipeline::stage_costs(depth_costs(student), plan.student_layers);
+    for (double& cost : load) cost *= 3;
+    plan.teacher_layers =
+        pipeline::teacher_partition(depth_costs(*teacher), plan.student_layers, phi, load)
+            .partition;
+  } else if (teacher) {
+    plan.teacher_layers =
+        partition(config.grid, config.grid.teacher_layers, *teacher, "grid.teacher_layers");
+  }
+  for (int rank = 0; rank < config.grid.tp; ++rank) {
+    model::make_shard(student, rank, config.grid.tp, plan.loss_vocab);
+    if (teacher) model::make_shard(*teacher, rank, config.grid.tp, plan.loss_vocab);
+  }
+  plan.context = choose_context(config, plan);
+  return plan;
+}
+
+double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
+                  std::int64_t label_tokens, std::int64_t sum_of_squared_lengths) {
+  const auto forward = [&](const model::ModelSpec& spec) {
+    const double attention = static_cast<double>(spec.layers * spec.heads * spec.head_dim) *
+                             static_cast<double>(sum_of_squared_lengths);
+    return static_cast<double>(tokens) * static_cast<double>(spec.layers) * block_cost(spec) +
+           attention + static_cast<double>(label_tokens) * head_cost(spec);
+  };
+  const double passes = config.memory.recompute == Recompute::block ? 4 : 3;
+  double multiply_adds = passes * forward(plan.student);
+  if (plan.teacher) multiply_adds += forward(*plan.teacher);
+  return 2 * multiply_adds;
+}
+
+}  // namespace fathom::train

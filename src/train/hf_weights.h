@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "checkpoints/safetensors.h"
+#include "model/weights.h"
+
+namespace fathom::train {
+
+/// The weights of a Hugging Face folder. Names that the folder's files lack are tried without the
+/// prefix that some published files leave out.
+class HfWeights : public model::WeightSource {
+ public:
+  HfWeights(const std::filesystem::path& folder, model::Family family);
+  void read(const model::Parameter& parameter, const model::Piece& piece,
+            float* out) const override;
+
+ private:
+  std::string stored_name(const std::string& name) const;
+  checkpoints::SafetensorsReader reader_;
+  std::string optional_prefix_;
+};
+
+/// The config.json of a folder. Throws Error(io) if it cannot be read.
+model::ModelSpec read_model_spec(const std::filesystem::path& folder);
+
+}  // namespace fathom::train
