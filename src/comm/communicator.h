@@ -58,7 +58,9 @@ class Communicator {
   virtual void all_reduce(double* data, std::size_t n, ReduceOp op) = 0;
   virtual void all_reduce(std::int64_t* data, std::size_t n, ReduceOp op) = 0;
 
-  /// The same, started now and finished by the request.
+  /// The same, started now and finished by the request. It need not move outside calls on the
+  /// requests and all-reduces of this group: call test() now and then between computations, and let
+  /// no peer's message depend on it before this rank waits.
   virtual Request start_all_reduce(float* data, std::size_t n, ReduceOp op) = 0;
 
   /// Copies bytes from root to all; collective; blocks.
