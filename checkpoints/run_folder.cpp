@@ -1,0 +1,103 @@
+#include "checkpoints/run_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/files.h"
+
+namespace fathom::checkpoints {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLatest = "LATEST";
+
+/// The number in "step_00001200", or nothing for any other name.
+std::optional<std::int64_t> parse_step(const std::string& name) {
+  constexpr std::string_view prefix = "step_";
+  if (!name.starts_with(prefix) || name.size() < prefix.size() + 8) return std::nullopt;
+  std::int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [at, code] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (code != std::errc() || at != end || step < 0 || step_name(step) != name) return std::nullopt;
+  return step;
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code code;
+  fs::remove_all(path, code);
+  require(!code, ErrorKind::io, "cannot remove '", path.string(), "': ", code.message());
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) {
+  char name[40];
+  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
+  return name;
+}
+
+std::vector<std::int64_t> committed_steps(const fs::path& run_folder) {
+  std::vector<std::int64_t> steps;
+  if (!fs::is_directory(run_folder)) return steps;
+  for (const auto& item : fs::directory_iterator(run_folder)) {
+    const auto step = parse_step(item.path().filename().string());
+    if (step && item.is_directory()) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<std::int64_t> latest_step(const fs::path& run_folder) {
+  const fs::path path = run_folder / kLatest;
+  if (!fs::exists(path)) return std::nullopt;
+  std::string text = files::read_text(path);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const auto step = parse_step(text);
+  require(step.has_value(), ErrorKind::io, "'", path.string(), "' says '", text,
+          "' and not the name of a checkpoint, such as '", step_name(100), "'");
+  return step;
+}
+
+void write_latest(const fs::path& run_folder, std::int64_t step) {
+  files::write_text_atomically(run_folder / kLatest, step_name(step) + "\n");
+}
+
+void publish(const fs::path& run_folder, std::int64_t step) {
+  const fs::path target = run_folder / step_name(step);
+  const fs::path unfinished = target.string() + ".tmp";
+  const fs::path aside = target.string() + ".replaced.tmp";
+  files::sync_directory(unfinished);
+  if (fs::exists(target)) files::rename_file(target, aside);
+  files::rename_file(unfinished, target);
+  files::sync_directory(run_folder);
+  if (fs::exists(aside)) remove_tree(aside);
+}
+
+void prune(const fs::path& run_folder, const KeepPolicy& policy) {
+  if (policy.last <= 0) return;
+  const auto steps = committed_steps(run_folder);
+  const auto keep = std::min(steps.size(), static_cast<std::size_t>(policy.last));
+  for (std::size_t i = 0; i + keep < steps.size(); ++i) {
+    if (policy.every > 0 && steps[i] % policy.every == 0) continue;
+    const fs::path victim = run_folder / step_name(steps[i]);
+    const fs::path renamed = victim.string() + ".pruned.tmp";
+    files::rename_file(victim, renamed);
+    remove_tree(renamed);
+  }
+}
+
+std::vector<std::string> remove_leftovers(const fs::path& run_folder) {
+  std::vector<std::string> names;
+  if (!fs::is_directory(run_folder)) return names;
+  for (const auto& item : fs::directory_iterator(run_folder)) {
+    const std::string name = item.path().filename().string();
+    if (name.starts_with("step_") && name.ends_with(".tmp")) names.push_back(name);
+  }
+  for (const std::string& name : names) remove_tree(run_folder / name);
+  return names;
+}
+
+}  // namespace fathom::checkpoints

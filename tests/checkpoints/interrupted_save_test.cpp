@@ -1,0 +1,140 @@
+#include <csignal>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checkpoints/checkpoint_writer.h"
+#include "checkpoints/run_lock.h"
+#include "tests/checkpoints/sample_run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace fathom::checkpoints {
+namespace {
+
+using testing::expect_error;
+using testing::TemporaryDirectory;
+
+/// Saves step 2 over an existing step 1 in a child process that kills itself at `stage`.
+/// Returns the child's wait status.
+int save_in_child(const std::filesystem::path& folder, std::string_view stage) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto world = comm::self_communicator();
+    CheckpointWriter writer(folder, {.last = 1}, [&](std::string_view reached) {
+      if (reached == stage) std::raise(SIGKILL);
+    });
+    writer.begin(*world, sample::run_info(2), sample::snapshot(0, 1, 2));
+    writer.finish(*world);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+void save(const std::filesystem::path& folder, std::int64_t step) {
+  const auto world = comm::self_communicator();
+  CheckpointWriter writer(folder, {});
+  writer.begin(*world, sample::run_info(step),
+               sample::snapshot(0, 1, static_cast<std::uint32_t>(step)));
+  writer.finish(*world);
+}
+
+std::int64_t newest(const std::filesystem::path& folder) {
+  auto reader = CheckpointReader::open_latest(*comm::self_communicator(), folder, {.verify = true});
+  const std::int64_t step = reader->manifest().run.step;
+  EXPECT_EQ(sample::count_wrong(*reader, 0, 1, static_cast<std::uint32_t>(step)), 0);
+  return step;
+}
+
+TEST(InterruptedSave, KilledAtAnyPointTheNewestSoundCheckpointIsUsed) {
+  const std::vector<std::pair<std::string, std::int64_t>> stages = {
+      {"shard created", 1},      {"shard half written", 1}, {"shard written", 1},
+      {"all shards written", 1}, {"manifest written", 1},   {"published", 2},
+      {"latest written", 2}};
+  for (const auto& [stage, expected] : stages) {
+    const TemporaryDirectory folder;
+    save(folder.path(), 1);
+    const int status = save_in_child(folder.path(), stage);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << stage << " was not reached";
+    EXPECT_EQ(newest(folder.path()), expected) << "killed at: " << stage;
+
+    const auto leftovers = remove_leftovers(folder.path());
+    EXPECT_EQ(leftovers.size(), expected == 1 ? 1u : 0u) << stage;
+    save(folder.path(), 3);
+    EXPECT_EQ(newest(folder.path()), 3) << "the run goes on after: " << stage;
+  }
+}
+
+/// A limit on file sizes stands in for a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit small = before_;
+    small.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(InterruptedSave, FullDiskLeavesThePreviousCheckpointAndAllowsAnotherTry) {
+  const TemporaryDirectory folder;
+  save(folder.path(), 1);
+  for (const rlim_t limit : {0, 100, 1000, 3000, 5000, 9000, 12000}) {
+    const FileSizeLimit full(limit);
+    expect_error(
+        ErrorKind::io, [&] { save(folder.path(), 2); }, "step 2 was not saved", "rank 0",
+        "rank_00000.h5", "File too large", "earlier checkpoints are untouched");
+    EXPECT_FALSE(std::filesystem::exists(folder / "step_00000002.tmp"));
+  }
+  EXPECT_EQ(newest(folder.path()), 1);
+  save(folder.path(), 2);
+  EXPECT_EQ(newest(folder.path()), 2);
+}
+
+TEST(InterruptedSave, ForeignLocksOnShardsDoNotMatter) {
+  const TemporaryDirectory folder;
+  save(folder.path(), 1);
+  const auto shard = folder.path() / step_name(1) / shard_name(0);
+  const int holder = ::open(shard.c_str(), O_RDWR);
+  ASSERT_EQ(flock(holder, LOCK_EX), 0);
+  EXPECT_EQ(newest(folder.path()), 1);
+  ::close(holder);
+}
+
+TEST(RunLock, SecondWriterIsRefusedByNameAndADeadOneIsReported) {
+  const TemporaryDirectory folder;
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const RunLock lock(folder / "run");
+    if (write(pipe_ends[1], "x", 1) != 1) _exit(1);
+    pause();
+  }
+  char ready = 0;
+  ASSERT_EQ(read(pipe_ends[0], &ready, 1), 1);
+  expect_error(
+      ErrorKind::io, [&] { RunLock second(folder / "run"); }, "in use by another run",
+      "host=", "pid=" + std::to_string(child), "since=");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  {
+    const RunLock lock(folder / "run");
+    EXPECT_NE(lock.previous().find("pid=" + std::to_string(child)), std::string::npos);
+    expect_error(
+        ErrorKind::io, [&] { RunLock second(folder / "run"); }, "in use");
+  }
+  EXPECT_EQ(RunLock(folder / "run").previous(), "") << "given back in good order";
+}
+
+}  // namespace
+}  // namespace fathom::checkpoints
