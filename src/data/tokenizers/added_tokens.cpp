@@ -7,13 +7,6 @@
 namespace fathom::data {
 namespace {
 
-std::size_t character_before(std::string_view text, std::size_t at) {
-  do {
-    --at;
-  } while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
-  return at;
-}
-
 bool touches_word(std::string_view text, std::size_t begin, std::size_t end) {
   const bool before =
       begin > 0 && is_word_character(code_point_at(text, character_before(text, begin)).value);

@@ -36,6 +36,33 @@ EdgeSpaces edge_spaces(const std::string& token) {
   return spaces;
 }
 
+/// The range less the white space that an added token has taken in.
+ByteRange without_spaces(std::string_view text, ByteRange range) {
+  while (range.begin < range.end) {
+    const CodePoint first = code_point_at(text, range.begin);
+    if (!is_white_space(first.value)) break;
+    range.begin += first.length;
+  }
+  while (range.begin < range.end) {
+    const std::size_t last = character_before(text, range.end);
+    if (!is_white_space(code_point_at(text, last).value)) break;
+    range.end = static_cast<std::uint32_t>(last);
+  }
+  return range;
+}
+
+/// The range less so many characters at its ends. Counted in characters, not bytes: a space that
+/// the tokenizer put in front stands for the text's first character.
+ByteRange without_ends(std::string_view text, ByteRange range, EdgeSpaces spaces) {
+  for (; spaces.leading > 0 && range.begin < range.end; --spaces.leading) {
+    range.begin += code_point_at(text, range.begin).length;
+  }
+  for (; spaces.trailing > 0 && range.begin < range.end; --spaces.trailing) {
+    range.end = static_cast<std::uint32_t>(character_before(text, range.end));
+  }
+  return range;
+}
+
 /// Text -> added tokens and stretches between -> normalised -> words -> merges. One class for all
 /// families: they differ in the parts.
 class PipelineTokenizer : public Tokenizer {
@@ -70,7 +97,7 @@ class PipelineTokenizer : public Tokenizer {
 
   void encode_stretch(AlignedText text, bool parse_special, Work& work) const;
   void encode_words(WordList list, Work& work) const;
-  void trim_offsets(Encoding& encoding) const;
+  void trim_offsets(std::string_view text, Encoding& encoding) const;
   void check(std::int32_t id) const;
   std::string make_fingerprint() const;
 
@@ -78,6 +105,7 @@ class PipelineTokenizer : public Tokenizer {
   TokenTable tokens_;
   BpeModel model_;
   std::vector<bool> special_;
+  std::vector<bool> added_;
   std::vector<EdgeSpaces> edges_;
   AddedTokenMatcher raw_;
   AddedTokenMatcher normalized_;
@@ -94,8 +122,10 @@ PipelineTokenizer::PipelineTokenizer(TokenizerSpec spec)
   std::sort(spec_.added.begin(), spec_.added.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   special_.resize(static_cast<std::size_t>(tokens_.size()));
+  added_.resize(special_.size());
   for (const AddedToken& token : spec_.added) {
-    if (token.special) special_[static_cast<std::size_t>(token.id)] = true;
+    special_[static_cast<std::size_t>(token.id)] = token.special;
+    added_[static_cast<std::size_t>(token.id)] = true;
     if (!token.normalized) {
       raw_.add(token, token.content);
     } else {
@@ -116,21 +146,20 @@ Encoding PipelineTokenizer::encode(std::string_view text, bool parse_special) co
   const auto invalid = find_invalid_utf8(text);
   require(!invalid, ErrorKind::data, "text is not valid UTF-8 at byte ", invalid.value_or(0));
   Work work;
-  const auto whole = static_cast<std::uint32_t>(text.size());
   if (raw_.empty()) {
     encode_stretch(AlignedText(text, 0), parse_special, work);
   } else {
     for (const auto& [token, slice] : raw_.cut(text, parse_special)) {
       if (token) {
         work.encoding.ids.push_back(token->id);
-        work.encoding.offsets.push_back({slice.begin, std::min(slice.end, whole)});
+        work.encoding.offsets.push_back({slice.begin, slice.end});
       } else {
         const auto part = text.substr(slice.begin, slice.end - slice.begin);
         encode_stretch(AlignedText(part, slice.begin), parse_special, work);
       }
     }
   }
-  if (spec_.trim.enabled) trim_offsets(work.encoding);
+  if (spec_.trim.enabled) trim_offsets(text, work.encoding);
   return std::move(work.encoding);
 }
 
@@ -161,14 +190,19 @@ void PipelineTokenizer::encode_words(WordList list, Work& work) const {
   }
 }
 
-void PipelineTokenizer::trim_offsets(Encoding& encoding) const {
+void PipelineTokenizer::trim_offsets(std::string_view text, Encoding& encoding) const {
   for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
-    auto [leading, trailing] = edges_[static_cast<std::size_t>(encoding.ids[i])];
     ByteRange& range = encoding.offsets[i];
+    const auto id = static_cast<std::size_t>(encoding.ids[i]);
+    if (added_[id]) {
+      range = without_spaces(text, range);
+      continue;
+    }
+    auto [leading, trailing] = edges_[id];
     const bool first = i == 0 || range.begin == 0;
-    if (leading > 0 && first && spec_.trim.prefix_space) --leading;
-    range.begin = std::min(range.begin + leading, range.end);
-    if (range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
+    // More than one were in the text, since none is put in front of a space.
+    if (leading == 1 && first && spec_.trim.prefix_space) leading = 0;
+    range = without_ends(text, range, {leading, trailing});
   }
 }
 

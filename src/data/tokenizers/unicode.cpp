@@ -48,6 +48,13 @@ CodePoint code_point_at(std::string_view text, std::size_t at) {
           4};
 }
 
+std::size_t character_before(std::string_view text, std::size_t at) {
+  do {
+    --at;
+  } while ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  return at;
+}
+
 void append_utf8(std::string& text, char32_t value) {
   utf8proc_uint8_t bytes[4];
   const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);

@@ -17,6 +17,9 @@ struct CodePoint {
 /// The character that starts at byte `at` of a valid UTF-8 string.
 CodePoint code_point_at(std::string_view text, std::size_t at);
 
+/// Where the character that ends before byte `at` (above 0) begins.
+std::size_t character_before(std::string_view text, std::size_t at);
+
 /// Appends one character as UTF-8.
 void append_utf8(std::string& text, char32_t value);
 
