@@ -49,7 +49,10 @@ void GradientReducer::start(int bucket) {
 }
 
 void GradientReducer::bucket_done(int bucket) {
-  for (comm::Request& request : pending_) request.test();  // lets the library move data on
+  if (!pending_.empty()) {
+    const KernelScope scope(parameters_.gradients().device());
+    for (comm::Request& request : pending_) request.test();  // lets the library move data on
+  }
   FATHOM_CHECK(bucket <= next_, "bucket ", bucket, " became final twice");
   if (bucket != next_) return;  // one before it waits for finish(), and the order must be kept
   if (waits_for_other_stage(bucket)) return;

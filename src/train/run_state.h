@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "checkpoints/checkpoint_reader.h"
+#include "checkpoints/shard.h"
+#include "data/batch_plan.h"
+#include "train/engine.h"
+
+namespace fathom::train {
+
+/// What a checkpoint knows besides tensors.
+struct RunState {
+  std::int64_t step = 0;             ///< optimizer steps done
+  std::int64_t optimizer_steps = 0;  ///< updates that the moments have seen
+  data::DataIdentity data;
+  std::string model_config;  ///< config.json of the student
+};
+
+/// JSON of a state, and back; throws Error(io) naming `origin`.
+std::string to_json(const RunState& state);
+RunState parse_run_state(const std::string& json, const std::string& origin);
+
+/// Host copies of what this rank saves of the student: parameters, and with `moments` the
+/// optimizer's
+/// "<name>#exp_avg" and "<name>#exp_avg_sq". Data-parallel replicas share the work.
+checkpoints::Snapshot snapshot(Engine& engine, bool moments);
+
+/// Sets the student's parameters and, with `moments`, the optimizer's from a checkpoint of any
+/// grid. Throws Error(io) naming what is missing or of another shape.
+void restore(Engine& engine, checkpoints::CheckpointReader& reader, bool moments);
+
+}  // namespace fathom::train

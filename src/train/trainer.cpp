@@ -1,0 +1,273 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/log.h"
+#include "core/memory_usage.h"
+#include "core/timer.h"
+#include "eval/token_metrics.h"
+#include "kernels/peak.h"
+#include "train/lr_schedule.h"
+
+namespace fathom::train {
+namespace {
+
+data::Overlong policy_of(Overlong policy) {
+  switch (policy) {
+    case Overlong::truncate:
+      return data::Overlong::truncate;
+    case Overlong::skip:
+      return data::Overlong::skip;
+    default:
+      return data::Overlong::refuse;
+  }
+}
+
+struct Work {
+  std::int64_t tokens = 0, squares = 0;
+};
+
+// Tokens, and squares of sequence lengths for the cost of attention, of all ranks.
+Work count_work(const std::vector<data::MicroBatch>& slots, comm::Communicator& dp) {
+  std::int64_t sums[2] = {0, 0};
+  for (const data::MicroBatch& batch : slots) {
+    sums[0] += batch.tokens();
+    for (std::size_t b = 1; b < batch.cu_seqlens.size(); ++b) {
+      const std::int64_t length = batch.cu_seqlens[b] - batch.cu_seqlens[b - 1];
+      sums[1] += length * length;
+    }
+  }
+  dp.all_reduce(sums, 2, comm::ReduceOp::sum);
+  return {sums[0], sums[1]};
+}
+
+}  // namespace
+
+std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
+                                            Overlong policy, std::int64_t vocab, bool check_all) {
+  using data::TokenFile;
+  auto file = std::make_shared<const TokenFile>(
+      TokenFile::open(path, check_all ? TokenFile::Check::all : TokenFile::Check::index));
+  require(file->info().vocab_size <= vocab, ErrorKind::data, path, ": its tokenizer has ",
+          file->info().vocab_size, " ids, the model's vocabulary ", vocab,
+          "; tokenize the text with the model's own tokenizer");
+  return std::make_unique<data::Dataset>(std::move(file), context, policy_of(policy));
+}
+
+Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
+                 const EnginePlan& plan, TrainerHooks hooks)
+    : config_(config),
+      hooks_(std::move(hooks)),
+      grid_(grid),
+      device_(device),
+      lock_(grid.world().rank() == 0 ? std::make_unique<checkpoints::RunLock>(config.run.dir)
+                                     : nullptr),
+      engine_(device, grid, config, plan, true),
+      writer_(config.run.dir, {.last = config.run.keep}) {
+  const bool first = grid.world().rank() == 0;
+  train_set_ =
+      open_dataset(config_.data.train, plan.context, config_.data.overlong, plan.loss_vocab, first);
+  if (!config_.data.eval.empty())
+    eval_set_ = open_dataset(config_.data.eval, plan.context, config_.data.overlong,
+                             plan.loss_vocab, first);
+  batches_ = std::make_unique<data::TrainBatches>(
+      *train_set_, data::BatchPlan{config_.batch.micro_batches, config_.batch.micro_batch},
+      static_cast<std::uint64_t>(config_.run.seed));
+  if (eval_set_)
+    eval_batches_ = std::make_unique<data::EvalBatches>(
+        *eval_set_, config_.batch.micro_batch,
+        std::int64_t{config_.run.eval_batches} * config_.batch.micro_batch);
+  resume_or_start();
+  if (first) sinks_ = std::make_unique<MetricSinks>(config_.run, config_.log, resumed_);
+  peak_flops_ = kernels::measure_gemm_peak_gflops(device_) * 1e9;
+  grid_.world().all_reduce(&peak_flops_, 1, comm::ReduceOp::sum);
+  log_start();
+}
+
+void Trainer::resume_or_start() {
+  note("load");
+  comm::Communicator& world = grid_.world();
+  if (world.rank() == 0)
+    for (const std::string& name : checkpoints::remove_leftovers(config_.run.dir))
+      log_info("removed ", name, ", left by an interrupted save");
+  std::optional<checkpoints::CheckpointReader> reader;
+  if (config_.run.resume != Resume::never)
+    reader = checkpoints::CheckpointReader::open_latest(world, config_.run.dir);
+  require(reader.has_value() || config_.run.resume != Resume::must, ErrorKind::io, config_.run.dir,
+          ": run.resume = must, but there is no checkpoint");
+  if (!reader) {
+    engine_.load_initial_weights();
+    if (world.rank() == 0) keep_tokenizer();
+    return;
+  }
+  if (hooks_.check_resume) hooks_.check_resume(reader->manifest().run.config);
+  const RunState state =
+      parse_run_state(reader->manifest().run.state, (reader->folder() / "manifest.json").string());
+  if (!config_.run.reset_data) data::require_same_data(state.data, batches_->identity());
+  engine_.load_teacher();
+  restore(engine_, *reader, !config_.run.reset_optimizer);
+  engine_.optimizer().set_steps(config_.run.reset_optimizer ? 0 : state.optimizer_steps);
+  steps_done_ = state.step;
+  resumed_ = state.step;
+  log_info("resumed from ", reader->folder().string(), " (saved by ", reader->manifest().run.grid,
+           ")");
+}
+
+// An export should load on its own, so the tokenizer of the model stays with the run.
+void Trainer::keep_tokenizer() {
+  const std::string& source =
+      config_.model.path.empty() ? config_.teacher.path : config_.model.path;
+  if (source.empty()) return;
+  const std::filesystem::path target = std::filesystem::path(config_.run.dir) / "tokenizer";
+  std::filesystem::create_directories(target);
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt",
+        "special_tokens_map.json", "generation_config.json", "chat_template.jinja"}) {
+    const std::filesystem::path file = std::filesystem::path(source) / name;
+    if (std::filesystem::exists(file))
+      std::filesystem::copy_file(file, target / name,
+                                 std::filesystem::copy_options::overwrite_existing);
+  }
+}
+
+void Trainer::log_start() {
+  const EnginePlan& plan = engine_.plan();
+  log_info("student: ", model::to_string(plan.student.family), ", ", plan.student.layers,
+           " layers, ", plan.student.parameters(), " parameters, stages ",
+           pipeline::to_string(plan.student_layers));
+  if (plan.teacher)
+    log_info("teacher: ", model::to_string(plan.teacher->family), ", ", plan.teacher->layers,
+             " layers, ", plan.teacher->parameters(), " parameters in ",
+             to_string(config_.teacher.dtype), ", stages ",
+             pipeline::to_string(*plan.teacher_layers));
+  const data::DatasetReport& report = train_set_->report();
+  log_info("data: ", report.kept, " of ", report.records, " records, longest ", report.longest,
+           " tokens, ", report.truncated, " truncated, ", report.skipped + report.unlabelled,
+           " left out");
+  log_info("grid: ", comm::to_string(grid_.shape()), "; measured GEMM peak of all ranks ",
+           static_cast<std::int64_t>(peak_flops_ / 1e9), " GFLOP/s");
+}
+
+void Trainer::note(const char* name) {
+  if (hooks_.watchdog != nullptr) hooks_.watchdog->note({.step = steps_done_, .name = name});
+}
+
+std::vector<data::MicroBatch> Trainer::slots_of(std::int64_t step) const {
+  const data::Share share =
+      data::share_of(config_.batch.micro_batches, grid_.place().dp, grid_.shape().dp);
+  std::vector<data::MicroBatch> slots;
+  for (std::int64_t slot = 0; slot < share.slots; ++slot)
+    slots.push_back(batches_->slot(step, share, slot));
+  return slots;
+}
+
+void Trainer::require_finite(double loss, double norm) {
+  const bool finite = std::isfinite(loss) && std::isfinite(norm);
+  if (grid_.world().all_agree(finite)) return;
+  fail(ErrorKind::numeric, "step ", steps_done_ + 1, ": loss ", loss, ", gradient norm ", norm,
+       "; nothing was updated. Lower optim.lr, or look for bad values in data and weights");
+}
+
+StepMetrics Trainer::step() {
+  const Timer timer;
+  const std::int64_t index = steps_done_;
+  std::vector<data::MicroBatch> slots = slots_of(index);
+  const Work work = count_work(slots, grid_.dp());
+  const std::int64_t labels = batches_->counts(index).label_tokens;
+  const auto observer = [&](const pipeline::Action& action) {
+    if (hooks_.watchdog != nullptr)
+      hooks_.watchdog->note({.step = index,
+                             .micro_batch = action.micro_batch,
+                             .name = pipeline::to_string(action.kind)});
+  };
+  const model::LossSums sums = engine_.forward_backward(std::move(slots), labels, index, observer);
+  note("update");
+  StepMetrics metrics;
+  const double tokens = static_cast<double>(std::max<std::int64_t>(1, labels));
+  const double t2 = config_.loss.scale_t2 ? config_.loss.temperature * config_.loss.temperature : 1;
+  const double ce = sums.cross_entropy / tokens, kl = sums.forward_kl / tokens;
+  metrics.loss = config_.loss.ce_weight * ce + config_.loss.kl_weight * t2 * kl;
+  metrics.parts = {{"ce", ce}};
+  if (engine_.teacher() != nullptr) metrics.parts.push_back({"kl", kl});
+  metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
+  require_finite(metrics.loss, metrics.grad_norm);
+  metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
+  engine_.optimizer().step(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
+  metrics.step = ++steps_done_;
+  metrics.steps = config_.run.steps;
+  metrics.tokens = work.tokens;
+  metrics.seconds = timer.seconds();
+  metrics.tokens_per_s = static_cast<double>(work.tokens) / metrics.seconds;
+  const double flops = step_flops(engine_.plan(), config_, work.tokens, labels, work.squares);
+  metrics.peak_share = flops / metrics.seconds / peak_flops_;
+  std::int64_t memory = memory_usage().peak;
+  grid_.world().all_reduce(&memory, 1, comm::ReduceOp::max);
+  metrics.memory_bytes = memory;
+  return metrics;
+}
+
+EvalMetrics Trainer::evaluate() {
+  FATHOM_CHECK(eval_batches_ != nullptr, "there is no evaluation set");
+  note("evaluate");
+  const Timer timer;
+  const data::Share share =
+      data::share_of(eval_batches_->micro_batches(), grid_.place().dp, grid_.shape().dp);
+  std::vector<data::MicroBatch> slots;
+  for (std::int64_t slot = 0; slot < share.slots; ++slot)
+    slots.push_back(eval_batches_->slot(share, slot));
+  const model::LossSums sums =
+      engine_.evaluate(std::move(slots), [&](const pipeline::Action&) { note("evaluate"); });
+  const eval::TokenMetrics totals{sums.cross_entropy, sums.tokens, sums.correct};
+  return {.step = steps_done_,
+          .loss = totals.loss(),
+          .perplexity = totals.perplexity(),
+          .accuracy = totals.accuracy(),
+          .tokens = totals.tokens,
+          .seconds = timer.seconds()};
+}
+
+void Trainer::begin_save() {
+  if (const auto earlier = writer_.finish(grid_.world())) report_save(*earlier);
+  RunState state;
+  state.step = steps_done_;
+  state.optimizer_steps = engine_.optimizer().steps();
+  state.data = batches_->identity();
+  state.model_config = model::config_json(engine_.plan().student);
+  checkpoints::RunInfo info{.step = steps_done_,
+                            .state = to_json(state),
+                            .config = hooks_.config_text,
+                            .grid = comm::to_string(grid_.shape()),
+                            .program = "fathom"};
+  writer_.begin(grid_.world(), std::move(info), snapshot(engine_, true));
+}
+
+void Trainer::report_save(const checkpoints::SaveResult& result) {
+  log_info("saved ", result.folder.string(), " (", result.bytes >> 20, " MiB in ", result.seconds,
+           " s)");
+  if (grid_.world().rank() == 0)
+    for (const std::string& warning : result.warnings) log_warn(warning);
+}
+
+void Trainer::run() {
+  const auto told = [&](const EvalMetrics& metrics) {
+    if (sinks_) sinks_->evaluation(metrics);
+  };
+  const RunConfig& run = config_.run;
+  if (steps_done_ >= run.steps)
+    log_info("the run is complete: ", steps_done_, " of ", run.steps, " steps are done");
+  if (eval_batches_ && !resumed_) told(evaluate());
+  while (steps_done_ < run.steps) {
+    const StepMetrics metrics = step();
+    if (sinks_) sinks_->step(metrics);
+    if (const auto saved = writer_.try_finish(grid_.world())) report_save(*saved);
+    const bool last = steps_done_ == run.steps;
+    const auto due = [&](int every) { return last || (every > 0 && steps_done_ % every == 0); };
+    if (eval_batches_ && due(run.eval_every)) told(evaluate());
+    if (due(run.save_every)) begin_save();
+  }
+  note("save");
+  if (const auto saved = writer_.finish(grid_.world())) report_save(*saved);
+}
+
+}  // namespace fathom::train

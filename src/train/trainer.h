@@ -1,0 +1,80 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoints/checkpoint_writer.h"
+#include "checkpoints/run_lock.h"
+#include "comm/watchdog.h"
+#include "data/batch_plan.h"
+#include "data/dataset.h"
+#include "train/engine.h"
+#include "train/metrics/metric_sinks.h"
+#include "train/run_state.h"
+
+namespace fathom::train {
+
+/// What a trainer needs from those who started it.
+struct TrainerHooks {
+  std::string config_text;  ///< the recipe that a checkpoint stores
+  /// Compares the recipe stored in a checkpoint with this run's; throws Error(config) for a change
+  /// that a resumed run may not make. Called on every rank.
+  std::function<void(const std::string& stored)> check_resume;
+  comm::Watchdog* watchdog = nullptr;
+};
+
+/// A training run: data, engine, checkpoints, metrics. All calls are collective over the world.
+class Trainer {
+ public:
+  /// Opens data and run folder, builds the models and sets their weights, from the newest
+  /// checkpoint if the run goes on. Throws what any of these throw.
+  Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
+          const EnginePlan& plan, TrainerHooks hooks);
+
+  /// Trains to run.steps; evaluates, saves and logs as the configuration says.
+  void run();
+
+  /// One optimizer step. Throws Error(numeric) on every rank, before any update, when a loss or a
+  /// gradient of any rank is not finite.
+  StepMetrics step();
+
+  /// The evaluation set once, or its first eval_batches micro-batches.
+  EvalMetrics evaluate();
+
+  std::int64_t steps_done() const { return steps_done_; }
+  Engine& engine() { return engine_; }
+
+ private:
+  void open_run_folder();
+  void resume_or_start();
+  void keep_tokenizer();
+  void begin_save();
+  void report_save(const checkpoints::SaveResult& result);
+  void note(const char* name);
+  void log_start();
+  std::vector<data::MicroBatch> slots_of(std::int64_t step) const;
+  void require_finite(double loss, double norm);
+
+  TrainConfig config_;
+  TrainerHooks hooks_;
+  comm::ProcessGrid& grid_;
+  Device& device_;
+  std::unique_ptr<checkpoints::RunLock> lock_;
+  std::unique_ptr<data::Dataset> train_set_, eval_set_;
+  std::unique_ptr<data::TrainBatches> batches_;
+  std::unique_ptr<data::EvalBatches> eval_batches_;
+  Engine engine_;
+  checkpoints::CheckpointWriter writer_;
+  std::unique_ptr<MetricSinks> sinks_;  // rank 0
+  std::int64_t steps_done_ = 0;
+  std::optional<std::int64_t> resumed_;
+  double peak_flops_ = 0;  // of all ranks together, per second
+};
+
+/// Opens a token file for a model: checks that the tokenizer's ids fit the vocabulary.
+std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
+                                            Overlong policy, std::int64_t vocab, bool check_all);
+
+}  // namespace fathom::train
