@@ -44,6 +44,8 @@ TEST(Errors, UnknownComponentsAreNamed) {
   EXPECT_SAYS(refusal("/decoder", {{"type", "WordPiece"}}), "\"WordPiece\"");
   EXPECT_SAYS(refusal("/post_processor", {{"type", "BertProcessing"}}), "\"BertProcessing\"");
   EXPECT_SAYS(refusal("/model/type", "Unigram"), "\"Unigram\"");
+  const json roberta = {{"type", "RobertaProcessing"}, {"cls", {"<s>", 77}}, {"sep", {"</s>", 1}}};
+  EXPECT_SAYS(refusal("/post_processor", roberta), "77");
 }
 
 TEST(Errors, OptionsThatWouldChangeIds) {

@@ -132,6 +132,9 @@ PipelineTokenizer::PipelineTokenizer(TokenizerSpec spec)
       normalized_.add(token, normalize(spec_.normalizers, AlignedText(token.content, 0)).text());
     }
   }
+  for (const auto* list : {&spec_.prefix, &spec_.suffix}) {
+    for (const std::int32_t id : *list) check(id);
+  }
   if (spec_.trim.enabled) {
     for (std::int32_t id = 0; id < tokens_.size(); ++id) edges_.push_back(edge_spaces(tokens_[id]));
   }

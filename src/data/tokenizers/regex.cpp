@@ -1,6 +1,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/tokenizers/regex.h"
 
+#include <cctype>
 #include <limits>
 #include <pcre2.h>
 
@@ -13,34 +14,78 @@ namespace {
 constexpr const char* kWhiteSpace =
     R"(\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000})";
 
-/// Writes \s and \S out as explicit sets.
-std::string with_unicode_spaces(const std::string& pattern, const std::string& where) {
-  std::string out;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's') {
-        out += in_class ? kWhiteSpace : str('[', kWhiteSpace, ']');
-      } else if (escaped == 'S') {
-        require(!in_class, ErrorKind::data, where, ": \\S inside a class of the pattern '", pattern,
-                "' is not supported; write its complement");
-        out += str("[^", kWhiteSpace, ']');
+/// Tokenizer files are written for Oniguruma. What means the same in PCRE2 is passed on, \s and \S
+/// are written out as sets, and what would silently mean something else is refused.
+class Translator {
+ public:
+  Translator(const std::string& pattern, const std::string& where)
+      : pattern_(pattern), where_(where) {}
+
+  std::string run() {
+    while (at_ < pattern_.size()) {
+      const char c = pattern_[at_];
+      if (c == '\\') {
+        escape();
+      } else if (in_class_) {
+        class_member(c);
       } else {
-        out += {c, escaped};
+        if (c == '^' || c == '$') refuse(c, " (line and text anchors differ)");
+        if (c == '[') open_class();
+        copy(1);
       }
-      continue;
     }
-    if (c == '[' && !in_class) {
-      in_class = true;
-    } else if (c == ']') {
-      in_class = false;
-    }
-    out += c;
+    return out_;
   }
-  return out;
-}
+
+ private:
+  void copy(std::size_t count) {
+    out_ += pattern_.substr(at_, count);
+    at_ += count;
+  }
+
+  bool follows(std::string_view text) const {
+    return std::string_view(pattern_).substr(at_).starts_with(text);
+  }
+
+  void open_class() {
+    in_class_ = true;
+    if (pattern_.compare(at_ + 1, 1, "^") == 0) copy(1);
+    if (pattern_.compare(at_ + 1, 1, "]") == 0) refuse(']', " as the first in a class");
+  }
+
+  void class_member(char c) {
+    if (c == '[' || follows("&&")) refuse(c, " inside a class");
+    if (c == ']') in_class_ = false;
+    copy(1);
+  }
+
+  void escape() {
+    const char c = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\\';
+    if (c == 's' || c == 'S') {
+      if (c == 'S' && in_class_) refuse("\\S", " inside a class");
+      out_ += in_class_ ? kWhiteSpace : str(c == 's' ? "[" : "[^", kWhiteSpace, ']');
+      at_ += 2;
+      return;
+    }
+    const bool named = std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (named && std::string_view("dDpPnrtx").find(c) == std::string_view::npos) {
+      refuse(str('\\', c), "");
+    }
+    copy(2);
+  }
+
+  template <typename What>
+  [[noreturn]] void refuse(const What& what, const char* why) const {
+    fail(ErrorKind::data, where_, ": the pattern '", pattern_, "' has ", what, why,
+         ", which is not supported");
+  }
+
+  const std::string& pattern_;
+  const std::string& where_;
+  std::string out_;
+  std::size_t at_ = 0;
+  bool in_class_ = false;
+};
 
 /// What a match writes to. One for each thread, shared by all patterns, so that matching neither
 /// locks nor allocates.
@@ -78,7 +123,7 @@ struct Regex::Code {
   pcre2_code* compiled = nullptr;
 
   Code(const std::string& pattern, const std::string& where) {
-    const std::string text = with_unicode_spaces(pattern, where);
+    const std::string text = Translator(pattern, where).run();
     int error = 0;
     PCRE2_SIZE at = 0;
     compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),

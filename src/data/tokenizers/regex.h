@@ -9,11 +9,12 @@
 
 namespace fathom::data {
 
-/// A compiled regular expression over valid UTF-8 with Unicode classes, as tokenizers use them:
-/// `\s` is the property White_Space. Safe from several threads.
+/// A compiled regular expression over valid UTF-8 with Unicode classes, as tokenizer files write
+/// them (Oniguruma's syntax; `\s` is the property White_Space). Safe from several threads.
 class Regex {
  public:
-  /// Throws Error(data), naming `where`, for a pattern that cannot be compiled.
+  /// Throws Error(data), naming `where`, for a pattern that cannot be compiled or that has
+  /// a construct with another meaning in PCRE2.
   Regex(const std::string& pattern, const std::string& where);
   ~Regex();
   Regex(Regex&&) noexcept;

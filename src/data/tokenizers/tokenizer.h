@@ -18,8 +18,9 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// Token ids and, for each, the bytes of the input that it covers. Tokens that share one multi-byte
-/// character share that character's range.
+/// Token ids and, for each, the bytes of the input that it covers, always whole characters: tokens
+/// that share one multi-byte character share its range. Where form C joins several characters, the
+/// range is the first one's. All as in Hugging Face's encodings, but in bytes.
 struct Encoding {
   std::vector<std::int32_t> ids;
   std::vector<ByteRange> offsets;
@@ -39,7 +40,8 @@ class Tokenizer {
   /// the byte offset of the first invalid UTF-8 sequence.
   virtual Encoding encode(std::string_view text, bool parse_special = true) const = 0;
 
-  /// Text of the ids; ids out of range throw Error(data). Invalid UTF-8 becomes U+FFFD.
+  /// Text of the ids; ids out of range throw Error(data). Invalid UTF-8 becomes U+FFFD. Models that
+  /// put a space in front of each text lose it here again.
   virtual std::string decode(std::span<const std::int32_t> ids, bool skip_special) const = 0;
 
   /// Bytes that an id contributes in the middle of a text: what streaming output concatenates.
@@ -61,7 +63,8 @@ class Tokenizer {
   /// the file form.
   virtual std::string fingerprint() const = 0;
 
-  /// The Jinja text of tokenizer_config.json's chat_template, empty if there is none.
+  /// The Jinja text of chat_template.jinja or else of tokenizer_config.json's chat_template; empty
+  /// if there is none.
   virtual const std::string& chat_template() const = 0;
 };
 
