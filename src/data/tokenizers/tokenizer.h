@@ -36,8 +36,9 @@ class Tokenizer {
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& path);
 
   /// Tokens of the text alone, nothing added around them. Special tokens written out in the text
-  /// are recognised when `parse_special`. Linear in the length of the text. Throws Error(data) with
-  /// the byte offset of the first invalid UTF-8 sequence.
+  /// are recognised when `parse_special`. Characters that the vocabulary cannot express at all give
+  /// no token. Linear in the length of the text (n log n in that of one word). Throws Error(data)
+  /// with the byte offset of the first invalid UTF-8 sequence, and for a text of 2 GiB or more.
   virtual Encoding encode(std::string_view text, bool parse_special = true) const = 0;
 
   /// Text of the ids; ids out of range throw Error(data). Invalid UTF-8 becomes U+FFFD. Models that
@@ -59,8 +60,8 @@ class Tokenizer {
   virtual std::optional<std::int32_t> bos_id() const = 0;
   virtual std::optional<std::int32_t> eos_id() const = 0;
 
-  /// xxh64 (16 hex digits) over everything that decides ids: equal for equal behaviour, whatever
-  /// the file form.
+  /// xxh64 (16 hex digits) over everything that decides ids, prefix and suffix included: equal for
+  /// equal behaviour, whatever the file form.
   virtual std::string fingerprint() const = 0;
 
   /// The Jinja text of chat_template.jinja or else of tokenizer_config.json's chat_template; empty
