@@ -32,8 +32,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
   Vec sums = {};
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) sums += load(a + i) * load(b + i);
-  float total = 0.0f;
-  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  float total = sum_of(sums);
   for (; i < n; ++i) total += a[i] * b[i];
   return total;
 }

@@ -11,27 +11,19 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/vector.h"
+
 namespace fathom::kernels::tiles {
 
+// Rows of a register block, chosen so that its sums and operands fill the registers.
 #if defined(__AVX512F__)
-constexpr int kLanes = 16, kRows = 8;
+constexpr int kRows = 8;
 #else
-constexpr int kLanes = 8, kRows = 4;
+constexpr int kRows = 4;
 #endif
 constexpr int kVectors = 2;                ///< vectors side by side in a register block
 constexpr int kPanel = kVectors * kLanes;  ///< columns of a register block
 constexpr std::int64_t kTile = 64;         ///< queries, and keys, of a tile
-
-using Vec = float __attribute__((vector_size(kLanes * sizeof(float))));
-
-inline Vec load(const float* from) {
-  Vec v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
-inline void store(float* to, Vec v) {
-  std::memcpy(to, &v, sizeof v);
-}
 
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t unit) {
   return (n + unit - 1) / unit * unit;

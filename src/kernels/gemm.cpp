@@ -1,6 +1,7 @@
 #include "kernels/gemm.h"
 
 #include "kernels/gemm_backend.h"
+#include "kernels/gemv.h"
 #include "kernels/rows.h"
 
 namespace fathom::kernels {
@@ -52,6 +53,10 @@ void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const 
           float alpha, float beta) {
   const Extent e = check(a, trans_a, b, trans_b, c);
   if (e.m == 0 || e.n == 0) return;
+  if (trans_a == Trans::no && alpha == 1.0f && beta == 0.0f && gemv_suits(e.m, trans_b)) {
+    gemv(a, b, trans_b, {}, c);
+    return;
+  }
   if (b.dtype() == DType::bf16) {
     if (native_bf16() && alpha == 1.0f) {
       const Tensor narrow = convert(a, DType::bf16);

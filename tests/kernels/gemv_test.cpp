@@ -1,0 +1,108 @@
+#include "kernels/gemv.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "core/dtype.h"
+#include "random_values.h"
+
+namespace fathom::test {
+namespace {
+
+using kernels::Trans;
+
+struct Case {
+  std::int64_t rows, n, k;
+  Trans trans_w;
+  DType dtype;
+  bool bias;
+};
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+// W as a column slice of a NaN-filled matrix; bf16 weights are values that bf16 holds exactly.
+Tensor make_weight(Device& device, const Case& c, std::vector<double>& values) {
+  const std::int64_t rows = c.trans_w == Trans::yes ? c.n : c.k;
+  const std::int64_t columns = c.trans_w == Trans::yes ? c.k : c.n;
+  if (c.dtype == DType::f32) return strided(device, rows, columns, values);
+  for (double& value : values) value = to_float(to_bf16(static_cast<float>(value)));
+  const Tensor wide = Tensor::empty(device, {rows, columns + 5}, DType::bf16);
+  std::vector<float> padded(at(rows * (columns + 5)), NAN);
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t i = 0; i < columns; ++i)
+      padded[at(r * (columns + 5) + 2 + i)] = static_cast<float>(values[at(r * columns + i)]);
+  copy_from_host(wide, padded);
+  return wide.slice_columns(2, columns);
+}
+
+std::vector<float> multiply(const Case& c, std::vector<double>& want) {
+  const auto device = make_guarded_device(std::size_t{64} << 20);
+  std::vector<double> w = random_values(c.n * c.k, 1);
+  const std::vector<double> x = random_values(c.rows * c.k, 2), bias = random_values(c.n, 3);
+  const Tensor weight = make_weight(*device, c, w);
+  const Tensor y = strided(*device, c.rows, c.n, {});
+  const Tensor b = c.bias ? Tensor::from_host(*device, {c.n}, narrow(bias)) : Tensor();
+  kernels::gemv(strided(*device, c.rows, c.k, x), weight, c.trans_w, b, y);
+  want.assign(at(c.rows * c.n), 0.0);
+  for (std::int64_t r = 0; r < c.rows; ++r)
+    for (std::int64_t j = 0; j < c.n; ++j) {
+      double sum = c.bias ? bias[at(j)] : 0.0;
+      for (std::int64_t i = 0; i < c.k; ++i)
+        sum += x[at(r * c.k + i)] * w[at(c.trans_w == Trans::yes ? j * c.k + i : i * c.n + j)];
+      want[at(r * c.n + j)] = sum;
+    }
+  return to_host(y);
+}
+
+// Rounding of sums of k products of order one.
+double tolerance(std::int64_t k) {
+  return 1e-6 * std::sqrt(static_cast<double>(k)) + 1e-7;
+}
+
+TEST(Gemv, AgreesForAllRowsLayoutsAndTypes) {
+  for (std::int64_t rows = 1; rows <= kernels::kGemvRows; ++rows)
+    for (Trans trans_w : {Trans::yes, Trans::no})
+      for (DType dtype : {DType::f32, DType::bf16})
+        for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1},
+                                   {3, 7},
+                                   {37, 19},
+                                   {65, 576},
+                                   {130, 41},
+                                   {1100, 100}}) {
+          SCOPED_TRACE(testing::Message()
+                       << rows << " rows, n " << n << ", k " << k << ", " << to_string(dtype)
+                       << (trans_w == Trans::yes ? " T" : ""));
+          std::vector<double> want;
+          const std::vector<float> got =
+              multiply({rows, n, k, trans_w, dtype, rows % 2 == 0}, want);
+          EXPECT_LT(largest_difference(got, want), tolerance(k));
+        }
+}
+
+TEST(Gemv, GivesTheSameBitsWithAnyNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  for (Trans trans_w : {Trans::yes, Trans::no}) {
+    std::vector<double> want;
+    const Case c{3, 700, 333, trans_w, DType::f32, true};
+    omp_set_num_threads(1);
+    const std::vector<float> one = multiply(c, want);
+    for (int threads : {2, 3, 16}) {
+      omp_set_num_threads(threads);
+      EXPECT_EQ(one, multiply(c, want));
+    }
+    omp_set_num_threads(before);
+  }
+}
+
+TEST(Gemv, RefusesShapesThatDoNotFit) {
+  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const Tensor x = Tensor::zeros(*device, {2, 5}), y = Tensor::zeros(*device, {2, 4});
+  const Tensor w = Tensor::zeros(*device, {4, 6});
+  EXPECT_THROW(kernels::gemv(x, w, Trans::yes, {}, y), Error);
+  EXPECT_THROW(kernels::gemv(Tensor::zeros(*device, {9, 6}), w, Trans::yes, {}, y), Error);
+}
+
+}  // namespace
+}  // namespace fathom::test
