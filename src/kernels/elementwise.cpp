@@ -108,6 +108,20 @@ void gather_rows(const Tensor& x, const Tensor& rows, const Tensor& out) {
       });
 }
 
+void scatter_rows(const Tensor& values, const Tensor& rows, const Tensor& x) {
+  const float* from = values.ptr<float>();
+  const std::int32_t* index = rows.ptr<std::int32_t>();
+  float* to = x.ptr<float>();
+  const std::int64_t n = x.columns(), stride = x.row_stride(), from_stride = values.row_stride();
+  FATHOM_CHECK(values.rows() == rows.elements() && values.columns() == n, "scatter of ",
+               to_string(values.shape()), " into ", to_string(x.shape()));
+  for_each_row(
+      x.device(), values.rows(), n, FATHOM_BODY(const Row& row, std::int64_t r) {
+        float* target = to + index[r] * stride;
+        row.each(n, [&](std::int64_t i) { target[i] = from[r * from_stride + i]; });
+      });
+}
+
 void accumulate_rows(const Tensor& values, const Tensor& rows, const Tensor& x) {
   const float* from = values.ptr<float>();
   const std::int32_t* index = rows.ptr<std::int32_t>();

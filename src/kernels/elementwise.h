@@ -25,6 +25,9 @@ void accumulate_column_sums(const Tensor& x, const Tensor& sums);
 /// out[i, :] = x[rows[i], :].
 void gather_rows(const Tensor& x, const Tensor& rows, const Tensor& out);
 
+/// x[rows[i], :] = values[i, :]; no row may be named twice.
+void scatter_rows(const Tensor& values, const Tensor& rows, const Tensor& x);
+
 /// x[rows[i], :] += values[i, :]; no row may be named twice.
 void accumulate_rows(const Tensor& values, const Tensor& rows, const Tensor& x);
 

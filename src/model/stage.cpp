@@ -114,7 +114,11 @@ Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
                .first_head = plan_.shard.first_head,
                .samples = pass.rows->sample_ids};
   }
-  const Var mixed = autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
+  FATHOM_CHECK(!pass.attend || tape == nullptr, "attention to a cache has no gradient");
+  const Var mixed =
+      pass.attend
+          ? Var(pass.attend(weights, qkv.value))
+          : autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
   const Var out = autograd::linear(tape, mixed, weights.attention_out.weight, layout);
   return comm::sum_over_group(tape, tp_, out);
 }

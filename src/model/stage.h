@@ -26,6 +26,8 @@ struct DropoutPlan {
   std::uint32_t seed = 0, step = 0;
 };
 
+struct Block;
+
 /// What runs through a stage: the micro-batch, the tape (null for inference), dropout, and whether
 /// blocks are recomputed in the backward pass.
 struct Pass {
@@ -38,6 +40,10 @@ struct Pass {
   /// Called in the backward pass when the gradients of a bucket of Stage::parameters() have got all
   /// that this pass adds; may be empty.
   std::function<void(int)> bucket_done;
+  /// A block's attention in place of the causal one over the micro-batch: decoding attends to a
+  /// cache. Takes the block and its fused projection [n, (heads + 2 kv_heads) head_dim] before
+  /// rotation; returns [n, heads * head_dim]. Without a tape only; may be empty.
+  std::function<Tensor(const Block&, const Tensor&)> attend;
 };
 
 struct LinearWeights {

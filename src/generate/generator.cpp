@@ -1,0 +1,115 @@
+#include "generate/generator.h"
+
+#include <algorithm>
+
+#include "generate/stage_decoder.h"
+#include "generate/stage_link.h"
+
+namespace fathom::generate {
+namespace {
+
+// One call of Generator::generate(): steps of the groups in turn, each through this rank's stage.
+class Session {
+ public:
+  Session(const model::Stage& stage, comm::Communicator& pp, const TokenChooser& chooser,
+          const std::vector<Prompt>& prompts, const RosterLimits& limits)
+      : stage_(stage),
+        chooser_(chooser),
+        roster_(prompts, limits),
+        decoder_(stage, limits.slots, limits.capacity),
+        link_(pp, limits.groups),
+        on_their_way_(static_cast<std::size_t>(limits.groups)) {}
+
+  std::vector<Continuation> run(const TokenCallback& on_token) {
+    while (!roster_.finished()) {
+      for (std::size_t group = 0; group < on_their_way_.size(); ++group) {
+        Step& step = on_their_way_[group];
+        if (!step.empty()) finish(static_cast<int>(group), step, on_token);
+        step = roster_.plan(static_cast<int>(group));
+        if (!step.empty()) start(static_cast<int>(group), step);
+      }
+    }
+    return roster_.take_results();
+  }
+
+ private:
+  void start(int group, const Step& step) {
+    Tensor x;
+    if (!link_.is_first())
+      x = link_.receive_hidden(group, stage_.device(), step.rows(), stage_.spec().hidden);
+    x = decoder_.run(step, x);
+    if (!link_.is_last()) {
+      link_.send_hidden(group, x);
+      return;
+    }
+    std::vector<SequenceView> sequences;
+    for (const std::size_t prompt : step.prompts)
+      sequences.push_back({roster_.sample(prompt), roster_.ids(prompt)});
+    link_.send_choices(group, chooser_.choose(decoder_.finish(step, x), sequences));
+  }
+
+  void finish(int group, const Step& step, const TokenCallback& on_token) {
+    const std::vector<Choice> choices = link_.take_choices(group, step.prompts.size());
+    roster_.apply(step, choices);
+    if (!on_token) return;
+    for (std::size_t i = 0; i < choices.size(); ++i) on_token(step.prompts[i], choices[i]);
+  }
+
+  const model::Stage& stage_;
+  const TokenChooser& chooser_;
+  Roster roster_;
+  StageDecoder decoder_;
+  StageLink link_;
+  std::vector<Step> on_their_way_;  // of each group, the step whose tokens are not yet known
+};
+
+}  // namespace
+
+Generator::Generator(const model::Stage& stage, comm::ProcessGrid& grid, GeneratorOptions options)
+    : stage_(stage), grid_(grid), options_(std::move(options)), chooser_(stage, options_.sampling) {
+  const auto at_least_one = [](const char* name, std::int64_t value) {
+    require(value >= 1, ErrorKind::config, name, " = ", value, ": at least 1 is needed");
+  };
+  at_least_one("max_new", options_.max_new);
+  at_least_one("batch", options_.batch);
+  at_least_one("prompt_rows", options_.prompt_rows);
+}
+
+void Generator::check(const std::vector<Prompt>& prompts) const {
+  const model::ModelSpec& spec = stage_.spec();
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<std::int32_t>& ids = prompts[i].ids;
+    require(!ids.empty(), ErrorKind::data, "prompt ", i + 1, " has no tokens");
+    require(static_cast<std::int64_t>(ids.size()) < spec.max_positions, ErrorKind::data, "prompt ",
+            i + 1, " has ", ids.size(), " tokens, which leaves no room in a context of ",
+            spec.max_positions);
+    for (const std::int32_t id : ids)
+      require(id >= 0 && id < spec.vocab, ErrorKind::data, "prompt ", i + 1, " has the id ", id,
+              "; the model's vocabulary has ", spec.vocab, " entries");
+  }
+}
+
+RosterLimits Generator::limits(const std::vector<Prompt>& prompts) const {
+  RosterLimits limits;
+  limits.max_new = options_.max_new;
+  limits.context = stage_.spec().max_positions;
+  limits.prompt_rows = options_.prompt_rows;
+  limits.stop_ids = options_.stop_ids;
+  limits.slots = std::min(options_.batch, static_cast<std::int64_t>(prompts.size()));
+  limits.groups = static_cast<int>(std::min<std::int64_t>(grid_.shape().pp, limits.slots));
+  for (const Prompt& prompt : prompts) {
+    const auto length = static_cast<std::int64_t>(prompt.ids.size());
+    limits.capacity =
+        std::max(limits.capacity, std::min(length + options_.max_new, limits.context));
+  }
+  return limits;
+}
+
+std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts,
+                                              const TokenCallback& on_token) {
+  check(prompts);
+  if (prompts.empty()) return {};
+  return Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts)).run(on_token);
+}
+
+}  // namespace fathom::generate

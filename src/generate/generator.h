@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "generate/roster.h"
+#include "generate/token_chooser.h"
+
+namespace fathom::generate {
+
+struct GeneratorOptions {
+  Sampling sampling = {};
+  std::int64_t max_new = 128;  ///< tokens added to a prompt
+  /// Sequences that end with one of these are complete; empty goes on to max_new.
+  std::vector<std::int32_t> stop_ids = {};
+  std::int64_t batch = 8;           ///< sequences that run together
+  std::int64_t prompt_rows = 2048;  ///< tokens of new prompts that one step takes in, at least one
+};
+
+/// Called for every new token, in the order in which each sequence grows: (number of the prompt,
+/// token).
+using TokenCallback = std::function<void(std::size_t, const Choice&)>;
+
+/// Continues prompts with a model that is spread over the tensor and pipeline axes of a grid.
+/// Sequences are decoded together; one that ends makes room for the next prompt at once. Over a
+/// pipeline they are divided into as many groups as there are stages, whose steps follow each other
+/// through the stages, so that none of them waits while there are sequences enough.
+class Generator {
+ public:
+  /// Stage and grid must outlive the generator. Throws Error(config) naming an option out of range.
+  Generator(const model::Stage& stage, comm::ProcessGrid& grid, GeneratorOptions options);
+
+  /// Continuations in the order of the prompts, the same on every rank. Collective over tensor and
+  /// pipeline axis, with the same prompts on each of their ranks; data-parallel ranks are on their
+  /// own. Throws Error(data) naming a prompt that is empty, has ids outside the vocabulary, or
+  /// leaves no room in the model's context, and Error(numeric) for logits that are not finite.
+  std::vector<Continuation> generate(const std::vector<Prompt>& prompts,
+                                     const TokenCallback& on_token = {});
+
+ private:
+  void check(const std::vector<Prompt>& prompts) const;
+  RosterLimits limits(const std::vector<Prompt>& prompts) const;
+
+  const model::Stage& stage_;
+  comm::ProcessGrid& grid_;
+  GeneratorOptions options_;
+  TokenChooser chooser_;
+};
+
+}  // namespace fathom::generate
