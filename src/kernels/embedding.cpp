@@ -1,5 +1,6 @@
 #include "kernels/embedding.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/rows.h"
 
 namespace fathom::kernels {
@@ -39,7 +40,10 @@ void embedding_forward(const Tensor& table, std::int64_t first_id, const Tensor&
                        bool accumulate, const Tensor& out) {
   FATHOM_CHECK(out.contiguous() && out.columns() == table.columns() && out.rows() == ids.elements(),
                "embedding of ", ids.elements(), " ids into ", to_string(out.shape()));
-  if (table.rows() == 0) return;
+  if (table.rows() == 0) {
+    if (!accumulate) fill(out, 0.0f);
+    return;
+  }
   if (table.dtype() == DType::bf16) {
     forward<bf16>(table, first_id, ids, accumulate, out);
   } else {

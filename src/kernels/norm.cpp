@@ -14,9 +14,9 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& y) {
                "norm of ", to_string(x.shape()), " by ", to_string(weight.shape()));
 }
 
-// dweight[c] += sum over rows of dy * (x - mean) * rstd, dbias[c] += sum of dy.
-void accumulate_parameter_gradients(const Tensor& x, const Tensor& stats, const Tensor& dy,
-                                    const Tensor& dweight, const Tensor& dbias) {
+// dweight[c] += sum over rows of dy * (x - mean) * rstd.
+void accumulate_weight_gradient(const Tensor& x, const Tensor& stats, const Tensor& dy,
+                                const Tensor& dweight) {
   constexpr std::int64_t kGroups = 32;  // fixed: the order of the sums must not depend on threads
   const std::int64_t rows = x.rows(), n = x.columns();
   const std::int64_t groups = rows < kGroups ? rows : kGroups;
@@ -35,7 +35,6 @@ void accumulate_parameter_gradients(const Tensor& x, const Tensor& stats, const 
         }
       });
   accumulate_column_sums(partial, dweight);
-  if (dbias.defined()) accumulate_column_sums(dy, dbias);
 }
 
 }  // namespace
@@ -74,7 +73,8 @@ void norm_forward(NormKind kind, float eps, const Tensor& x, const Tensor& weigh
 void norm_backward(NormKind kind, const Tensor& x, const Tensor& weight, const Tensor& stats,
                    const Tensor& dy, const Tensor& dx, bool accumulate_dx, const Tensor& dweight,
                    const Tensor& dbias) {
-  if (dweight.defined()) accumulate_parameter_gradients(x, stats, dy, dweight, dbias);
+  if (dweight.defined()) accumulate_weight_gradient(x, stats, dy, dweight);
+  if (dbias.defined()) accumulate_column_sums(dy, dbias);
   if (!dx.defined()) return;
   check(x, weight, dx);
   const float *px = x.ptr<float>(), *w = weight.ptr<float>(), *ps = stats.ptr<float>();
