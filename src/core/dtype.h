@@ -21,12 +21,12 @@ struct bf16 {
   std::uint16_t bits = 0;
 };
 
-inline float to_float(bf16 x) {
+constexpr float to_float(bf16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
 
 /// Round to nearest, ties to even; a NaN stays a (quiet) NaN.
-inline bf16 to_bf16(float x) {
+constexpr bf16 to_bf16(float x) {
   const auto u = std::bit_cast<std::uint32_t>(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((u >> 16) | 0x40u)};
   return {static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
