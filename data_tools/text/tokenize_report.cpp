@@ -40,7 +40,9 @@ std::string to_text(const TokenizeReport& report) {
   note(report.truncated, "cut to the context");
   note(report.boundary_split, "encoded in two parts: a token would span prompt and response");
   add_lengths(out, "tokens a record", report.lengths);
-  add_lengths(out, "of them prompt", report.prompt_lengths);
+  if (!report.prompt_lengths.empty() && report.prompt_lengths.back() > 0) {
+    add_lengths(out, "of them prompt", report.prompt_lengths);
+  }
   add_output(out, report.train);
   if (report.eval) add_output(out, *report.eval);
   return out.str();
