@@ -24,11 +24,4 @@ void KvCache::store(std::int64_t number, const Tensor& keys, const Tensor& value
   kernels::scatter_rows(values, rows, to.values.view(entries));
 }
 
-std::int64_t KvCache::bytes(const model::StagePlan& plan, std::int64_t head_dim, std::int64_t slots,
-                            std::int64_t capacity) {
-  const std::int64_t layers = plan.end_layer - plan.first_layer;
-  return layers * slots * capacity * plan.shard.kv_heads * head_dim * 2 *
-         static_cast<std::int64_t>(sizeof(float));
-}
-
 }  // namespace fathom::generate

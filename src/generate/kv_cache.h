@@ -29,10 +29,6 @@ class KvCache {
   /// rows[i] = slot * capacity + position.
   void store(std::int64_t number, const Tensor& keys, const Tensor& values, const Tensor& rows);
 
-  /// What a cache of this size takes on one rank.
-  static std::int64_t bytes(const model::StagePlan& plan, std::int64_t head_dim, std::int64_t slots,
-                            std::int64_t capacity);
-
  private:
   std::int64_t slots_, capacity_, first_layer_;
   std::vector<Layer> layers_;
