@@ -235,14 +235,17 @@ void attention_backward(const AttentionShape& shape, const std::vector<std::int3
                    });
     return;
   }
-  const std::vector<Block> queries = blocks_of(starts, true), keys = blocks_of(starts, false);
-  const auto blocks = static_cast<std::int64_t>(queries.size());
-  parallel_items(q.device(), blocks * heads, depth, [&](std::int64_t i, const BackwardScratch& s) {
-    query_block(in, queries[static_cast<std::size_t>(i / heads)], i % heads, false, s);
-  });
-  parallel_items(q.device(), blocks * kv_heads, depth,
+  const auto queries = head_blocks(starts, heads, true),
+             keys = head_blocks(starts, kv_heads, false);
+  parallel_items(q.device(), std::ssize(queries), depth,
                  [&](std::int64_t i, const BackwardScratch& s) {
-                   key_block(in, keys[static_cast<std::size_t>(i / kv_heads)], i % kv_heads, s);
+                   const auto& [block, head] = queries[static_cast<std::size_t>(i)];
+                   query_block(in, block, head, false, s);
+                 });
+  parallel_items(q.device(), std::ssize(keys), depth,
+                 [&](std::int64_t i, const BackwardScratch& s) {
+                   const auto& [block, head] = keys[static_cast<std::size_t>(i)];
+                   key_block(in, block, head, s);
                  });
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/attention_common.h"
 
+#include <numeric>
+
 #include "core/philox.h"
 
 namespace fathom::kernels::tiles {
@@ -34,18 +36,28 @@ void check_operands(const AttentionShape& shape, const std::vector<std::int32_t>
                starts.size() - 1, " sequences");
 }
 
-std::vector<Block> blocks_of(const std::vector<std::int32_t>& starts, bool longest_first) {
-  std::vector<Block> blocks;
-  for (std::size_t s = 0; s + 1 < starts.size(); ++s) {
-    const std::int64_t length = starts[s + 1] - starts[s];
-    for (std::int64_t begin = 0; begin < length; begin += kTile)
-      blocks.push_back(
-          {static_cast<std::int32_t>(s), starts[s], begin, std::min(kTile, length - begin)});
+std::vector<HeadBlock> head_blocks(const std::vector<std::int32_t>& starts, std::int64_t heads,
+                                   bool backwards) {
+  const auto length = [&](std::int32_t sequence) -> std::int64_t {
+    const auto s = static_cast<std::size_t>(sequence);
+    return starts[s + 1] - starts[s];
+  };
+  std::vector<std::int32_t> order(starts.size() - 1);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return length(a) > length(b); });
+  std::vector<HeadBlock> items;
+  for (const std::int32_t sequence : order) {
+    const std::int64_t first_row = starts[static_cast<std::size_t>(sequence)];
+    const std::int64_t blocks = (length(sequence) + kTile - 1) / kTile;
+    for (std::int64_t head = 0; head < heads; ++head)
+      for (std::int64_t i = 0; i < blocks; ++i) {
+        const std::int64_t begin = (backwards ? blocks - 1 - i : i) * kTile;
+        const std::int64_t count = std::min(kTile, length(sequence) - begin);
+        items.push_back({{sequence, first_row, begin, count}, head});
+      }
   }
-  if (longest_first)
-    std::stable_sort(blocks.begin(), blocks.end(),
-                     [](const Block& a, const Block& b) { return a.begin > b.begin; });
-  return blocks;
+  return items;
 }
 
 Block block_at(const Block& other, std::int64_t begin, const std::vector<std::int32_t>& starts) {

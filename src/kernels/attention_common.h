@@ -35,9 +35,16 @@ void check_operands(const AttentionShape& shape, const std::vector<std::int32_t>
                     const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
                     const Tensor& v, const Tensor& out, const Tensor& lse);
 
-/// The blocks of all sequences; those far into a sequence, which see the most keys, come first if
-/// `longest_first`, else in order.
-std::vector<Block> blocks_of(const std::vector<std::int32_t>& starts, bool longest_first);
+/// A block of one head.
+struct HeadBlock {
+  Block block;
+  std::int64_t head = 0;
+};
+
+/// The blocks of all sequences and heads, the longest sequences first. Those of one head of one
+/// sequence follow each other, so that its keys stay in the cache, in order or `backwards`.
+std::vector<HeadBlock> head_blocks(const std::vector<std::int32_t>& starts, std::int64_t heads,
+                                   bool backwards);
 
 /// The block that holds position `begin` (a multiple of kTile) of the same sequence.
 Block block_at(const Block& other, std::int64_t begin, const std::vector<std::int32_t>& starts);

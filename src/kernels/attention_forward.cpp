@@ -131,8 +131,8 @@ void attention_forward(const AttentionShape& shape, const std::vector<std::int32
                        const Tensor& v, const Tensor& out, const Tensor& lse) {
   check_operands(shape, starts, dropout, q, k, v, out, lse);
   const Forward in{shape, starts, dropout, Rows(q), Rows(k), Rows(v), Rows(out), Rows(lse)};
-  const std::vector<Block> blocks = blocks_of(starts, true);
-  const std::int64_t items = static_cast<std::int64_t>(blocks.size()) * shape.heads;
+  const std::vector<HeadBlock> blocks = head_blocks(starts, shape.heads, true);
+  const auto items = static_cast<std::int64_t>(blocks.size());
   const int threads = static_cast<int>(std::min<std::int64_t>(items, omp_get_max_threads()));
   if (items == 0) return;
   const std::int64_t each = ForwardScratch::floats(shape.head_dim);
@@ -140,9 +140,10 @@ void attention_forward(const AttentionShape& shape, const std::vector<std::int32
   float* base = memory.ptr<float>();
   KernelScope scope(q.device());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t i = 0; i < items; ++i)
-    attend(in, blocks[static_cast<std::size_t>(i / shape.heads)], i % shape.heads,
-           ForwardScratch(base + omp_get_thread_num() * each, shape.head_dim));
+  for (std::int64_t i = 0; i < items; ++i) {
+    const auto& [block, head] = blocks[static_cast<std::size_t>(i)];
+    attend(in, block, head, ForwardScratch(base + omp_get_thread_num() * each, shape.head_dim));
+  }
 }
 
 }  // namespace fathom::kernels
