@@ -99,16 +99,19 @@ FATHOM_HOST_DEVICE void row_gradient(const R& row, const View& view, std::int64_
     row.each(n, [&](std::int64_t i) { z[i] = ce * exp_f(z[i] - max.student); });
   } else {
     const float* t = view.teacher + r * view.teacher_stride;
-    const float student = view.kl * it / sums.student_t, teacher = view.kl * it / sums.teacher;
+    // teacher (ratio q - p) with unnormalised q and p: exactly zero where the models agree, which
+    // the difference of two products would not be once it is contracted into a fused multiply-add.
+    const float teacher = view.kl * it / sums.teacher, ratio = sums.teacher / sums.student_t;
     if (it == 1.0f) {
       row.each(n, [&](std::int64_t i) {
-        z[i] = (ce + student) * exp_f(z[i] - max.student) - teacher * exp_f(t[i] - max.teacher);
+        const float q = exp_f(z[i] - max.student), p = exp_f(t[i] - max.teacher);
+        z[i] = ce * q + teacher * (ratio * q - p);
       });
     } else {
       row.each(n, [&](std::int64_t i) {
         const float dz = z[i] - max.student;
-        z[i] =
-            ce * exp_f(dz) + student * exp_f(dz * it) - teacher * exp_f((t[i] - max.teacher) * it);
+        const float q = exp_f(dz * it), p = exp_f((t[i] - max.teacher) * it);
+        z[i] = ce * exp_f(dz) + teacher * (ratio * q - p);
       });
     }
   }

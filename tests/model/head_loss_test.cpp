@@ -1,0 +1,227 @@
+// The head fused with the token losses, on one rank.
+
+#include <gtest/gtest.h>
+
+#include "loss_definition.h"
+#include "model/head.h"
+#include "tests/autograd/gradient_check.h"
+
+namespace fathom::test {
+namespace {
+
+using autograd::GradSlot;
+using autograd::Tape;
+using autograd::Var;
+using kernels::TokenLoss;
+using Floats = std::vector<float>;
+
+std::vector<std::int32_t> make_labels(const LossSizes& sizes) {
+  std::vector<std::int32_t> labels;
+  for (std::int64_t r = 0; r < sizes.rows; ++r)
+    labels.push_back(static_cast<std::int32_t>((r * 7 + 3) % sizes.counted()));
+  return labels;
+}
+
+std::vector<Doubles> make_values(const LossSizes& s) {
+  std::vector<Doubles> values{sixty_fourths(s.rows * s.width, 1),
+                              sixty_fourths(s.vocab * s.width, 2)};
+  if (s.teacher_vocab > 0) {
+    values.push_back(sixty_fourths(s.rows * s.teacher_width, 3));
+    values.push_back(sixty_fourths(s.teacher_vocab * s.teacher_width, 4));
+  }
+  return values;
+}
+
+struct Outcome {
+  model::LossSums sums;
+  Floats states, head;  // gradients; empty when not trained
+};
+
+struct Trained {
+  bool states = true, head = true;
+};
+
+class HeadLoss : public testing::Test {
+ protected:
+  Tensor upload(const Doubles& values, std::int64_t rows, std::int64_t columns) {
+    return Tensor::from_host(*device_, {rows, columns}, narrow(values));
+  }
+
+  Outcome run(const LossSizes& s, const TokenLoss& loss, std::int64_t chunk_rows,
+              const std::vector<Doubles>& values, const std::vector<std::int32_t>& labels,
+              Trained trained = {}) {
+    Var states(upload(values[0], s.rows, s.width)), head(upload(values[1], s.vocab, s.width));
+    if (trained.states) states.slot = std::make_shared<GradSlot>();
+    if (trained.head)
+      head.slot = std::make_shared<GradSlot>(Tensor::zeros(*device_, {s.vocab, s.width}));
+    Var teacher_head;
+    model::HeadInput teacher;
+    if (s.teacher_vocab > 0) {
+      teacher_head = Var(upload(values[3], s.teacher_vocab, s.teacher_width));
+      teacher = {Var(upload(values[2], s.rows, s.teacher_width)), &teacher_head};
+    }
+    const model::HeadLoss options{
+        .loss = loss, .first_vocab = 0, .vocab = s.counted(), .chunk_rows = chunk_rows};
+    Tape tape;
+    Outcome outcome;
+    outcome.sums = model::head_loss(&tape, nullptr, options, {states, &head}, teacher,
+                                    Tensor::from_host(*device_, {s.rows}, labels));
+    tape.backward();
+    if (trained.states) outcome.states = to_host(states.slot->grad());
+    if (trained.head) outcome.head = to_host(head.slot->grad());
+    return outcome;
+  }
+
+  void expect_agrees(const LossSizes& s, const TokenLoss& loss) {
+    const auto values = make_values(s);
+    const auto labels = make_labels(s);
+    const DefinedLoss expected = defined_loss(s, loss.temperature, values, labels);
+    const Definition definition = [&](const std::vector<Doubles>& in) {
+      return Doubles{defined_loss(s, loss.temperature, in, labels).weighted(loss)};
+    };
+    for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{3}, s.rows}) {
+      SCOPED_TRACE("chunks of " + std::to_string(chunk));
+      const Outcome got = run(s, loss, chunk, values, labels);
+      // Logits are sums of `width` products; the loss is as exact as they are.
+      const double bound = tolerance({expected.cross_entropy, expected.forward_kl}, s.vocab);
+      EXPECT_NEAR(got.sums.cross_entropy, expected.cross_entropy, bound);
+      EXPECT_NEAR(got.sums.forward_kl, expected.forward_kl, bound);
+      EXPECT_EQ(got.sums.correct, expected.correct);
+      EXPECT_EQ(got.sums.tokens, s.rows);
+      expect_gradient(definition, values, 0, got.states, s.vocab);
+      expect_gradient(definition, values, 1, got.head, std::max(s.vocab, s.rows));
+    }
+  }
+
+  void expect_gradient(const Definition& definition, const std::vector<Doubles>& values,
+                       std::size_t input, const Floats& gradient, std::int64_t longest_sum) {
+    ASSERT_EQ(gradient.size(), values[input].size());
+    const double bound = tolerance(Doubles(gradient.begin(), gradient.end()), longest_sum);
+    const std::size_t step = std::max<std::size_t>(1, gradient.size() / 40);
+    for (std::size_t i = 0; i < gradient.size(); i += step) {
+      Doubles direction(gradient.size(), 0.0);
+      direction[i] = 1;
+      EXPECT_NEAR(gradient[i], difference_quotient(definition, values, {1.0}, input, direction),
+                  bound)
+          << "input " << input << ", element " << i;
+    }
+    Doubles direction(gradient.size());
+    double along = 0;
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      direction[i] = i * 2654435761u % 7 < 3 ? 1.0 : -1.0;
+      along += direction[i] * gradient[i];
+    }
+    EXPECT_NEAR(along, difference_quotient(definition, values, {1.0}, input, direction),
+                bound * std::sqrt(static_cast<double>(gradient.size())))
+        << "input " << input;
+  }
+
+  std::unique_ptr<Device> device_ = make_test_device();
+};
+
+constexpr LossSizes kAlone[] = {{1, 1, 1}, {3, 5, 7}, {7, 4, 33}, {5, 16, 257}, {33, 3, 129}};
+constexpr LossSizes kTaught[] = {{1, 1, 1, 1, 1},      {4, 5, 7, 3, 7},   {7, 4, 33, 9, 33},
+                                 {5, 8, 257, 16, 257}, {6, 5, 19, 4, 17}, {6, 5, 17, 4, 19}};
+
+TEST_F(HeadLoss, CrossEntropy) {
+  for (const LossSizes& s : kAlone) {
+    SCOPED_TRACE(s.vocab);
+    expect_agrees(s, {.ce_weight = 0.75f});
+  }
+}
+
+TEST_F(HeadLoss, ForwardKl) {
+  for (const LossSizes& s : kTaught) {
+    SCOPED_TRACE(s.vocab);
+    for (const float temperature : {1.0f, 2.0f, 0.5f})
+      expect_agrees(s, {.ce_weight = 0, .kl_weight = 1.25f, .temperature = temperature});
+  }
+}
+
+TEST_F(HeadLoss, Mixed) {
+  for (const LossSizes& s : kTaught) {
+    SCOPED_TRACE(s.vocab);
+    for (const float temperature : {1.0f, 3.0f})
+      expect_agrees(s, {.ce_weight = 0.5f, .kl_weight = 2.0f, .temperature = temperature});
+  }
+}
+
+// A student that is its teacher has nothing to learn: not almost, exactly.
+TEST_F(HeadLoss, IsExactlyZeroForAStudentThatIsItsTeacher) {
+  for (const LossSizes& s : {LossSizes{9, 16, 257, 16, 257}, LossSizes{3, 5, 7, 5, 7},
+                             LossSizes{13, 64, 503, 64, 503}}) {
+    auto values = make_values(s);
+    values[2] = values[0];
+    values[3] = values[1];
+    for (const float temperature : {1.0f, 2.0f, 5.0f}) {
+      SCOPED_TRACE(temperature);
+      const Outcome got = run(s, {.ce_weight = 0, .kl_weight = 1.0f, .temperature = temperature}, 4,
+                              values, make_labels(s));
+      EXPECT_EQ(got.sums.forward_kl, 0);
+      for (const float g : got.states) ASSERT_EQ(g, 0);
+      for (const float g : got.head) ASSERT_EQ(g, 0);
+    }
+  }
+}
+
+// Logits of +70 and -70, in both directions between student and teacher.
+TEST_F(HeadLoss, OfExtremeLogitsIsFiniteAndRight) {
+  const LossSizes s{4, 1, 9, 1, 9};
+  const std::vector<Doubles> values{{70, -70, 70, -70},
+                                    {1, -1, 1, -1, 0.5, -0.5, 0, 1, -1},
+                                    {-70, -70, 70, 70},
+                                    {1, -1, -1, 1, 0.25, 0, 0, 1, 1}};
+  const std::vector<std::int32_t> labels{1, 0, 7, 4};
+  for (const float temperature : {1.0f, 2.0f}) {
+    const TokenLoss loss{.ce_weight = 1, .kl_weight = 1, .temperature = temperature};
+    const DefinedLoss expected = defined_loss(s, temperature, values, labels);
+    const Outcome got = run(s, loss, 3, values, labels);
+    EXPECT_NEAR(got.sums.cross_entropy, expected.cross_entropy, 1e-6 * expected.cross_entropy);
+    EXPECT_NEAR(got.sums.forward_kl, expected.forward_kl, 1e-6 * expected.forward_kl);
+    const Definition definition = [&](const std::vector<Doubles>& in) {
+      return Doubles{defined_loss(s, temperature, in, labels).weighted(loss)};
+    };
+    expect_gradient(definition, values, 0, got.states, s.vocab);
+  }
+}
+
+TEST_F(HeadLoss, GivesGradientsOnlyToWhatIsTrained) {
+  const LossSizes s{5, 8, 33};
+  const auto values = make_values(s);
+  const auto labels = make_labels(s);
+  const Outcome both = run(s, {}, 2, values, labels);
+  EXPECT_EQ(run(s, {}, 2, values, labels, {.states = true, .head = false}).states, both.states);
+  EXPECT_EQ(run(s, {}, 2, values, labels, {.states = false, .head = true}).head, both.head);
+  const Outcome none = run(s, {}, 2, values, labels, {.states = false, .head = false});
+  EXPECT_EQ(none.sums.cross_entropy, both.sums.cross_entropy);
+}
+
+// Entries that only one model has get no gradient.
+TEST_F(HeadLoss, LeavesUncountedEntriesAlone) {
+  const LossSizes s{6, 5, 19, 4, 17};
+  const Outcome got = run(s, {.ce_weight = 1, .kl_weight = 1}, 3, make_values(s), make_labels(s));
+  EXPECT_EQ(Floats(got.head.end() - 2 * 5, got.head.end()), Floats(10, 0.0f));
+}
+
+TEST_F(HeadLoss, OfNoRowsIsNothing) {
+  const Var head(Tensor::zeros(*device_, {7, 4}));
+  const model::LossSums sums = model::head_loss(nullptr, nullptr, {.loss = {}, .vocab = 7},
+                                                {Var(Tensor::empty(*device_, {0, 4})), &head}, {},
+                                                Tensor::empty(*device_, {0}, DType::i32));
+  EXPECT_EQ(sums.tokens, 0);
+  EXPECT_EQ(sums.cross_entropy, 0);
+}
+
+// Logits exist for the rows of a chunk only.
+TEST_F(HeadLoss, HoldsTheLogitsOfOneChunk) {
+  const LossSizes s{64, 8, 4096};
+  const auto values = make_values(s);
+  device_->reset_peak();
+  const std::size_t before = device_->memory().in_use;
+  run(s, {}, 4, values, make_labels(s), {.states = true, .head = false});
+  const std::size_t chunk = 4 * 4096 * sizeof(float), head = 4096 * 8 * sizeof(float);
+  EXPECT_LT(device_->memory().peak - before, head + 2 * chunk);
+}
+
+}  // namespace
+}  // namespace fathom::test
