@@ -6,16 +6,14 @@ namespace {
 void describe_import(OptionTable& t, ImportRequest& r) {
   t.section("", "Options:");
   t.add("source", r.source,
-        {.help = "Model file or data set to read.",
-         .unit = "file or folder",
+        {.help = "GGUF file of the llama architecture.",
+         .unit = "file",
          .required = true,
          .position = 0});
-  t.add("output", r.output,
-        {.help = "Hugging Face folder (of a model) or JSONL file (of a data set) to write.",
-         .unit = "path",
-         .required = true,
-         .position = 1});
-  t.add("kind", r.kind, {.help = "What the source is; auto looks at its first bytes."});
+  t.add(
+      "output", r.output,
+      {.help = "Hugging Face folder to write.", .unit = "folder", .required = true, .position = 1});
+  t.add("dtype", r.dtype, {.help = "Storage of the written weights."});
 }
 
 void describe_tokenize(OptionTable& t, TokenizeRequest& r) {
@@ -30,21 +28,31 @@ void describe_tokenize(OptionTable& t, TokenizeRequest& r) {
          .unit = "folder",
          .required = true});
   t.add("form", r.form,
-        {.help = "One JSON object a line (instruction, input, output and their known synonyms), "
-                 "or plain text."});
-  t.add("template", r.prompt_template,
-        {.help = "How a prompt is written: alpaca, chat (the tokenizer's own), or plain.",
-         .unit = "name"});
-  t.add("context", r.context,
-        {.help = "Longest record; plain text is cut into pieces of it; 0 sets no limit.",
+        {.help = "jsonl: one JSON object a line (instruction, input, output and their known "
+                 "synonyms, or messages); text: plain text; auto goes by the file's name."});
+  t.add(
+      "template", r.prompt_template,
+      {.help = "How a prompt is written: auto (the tokenizer's own chat template), chatml, llama2, "
+               "llama3, mistral, zephyr, alpaca, dolly, or plain.",
+       .unit = "name"});
+  t.add("delimiter", r.delimiter,
+        {.help = "Plain text: the line that separates two documents; empty takes a file as one.",
+         .unit = "text"});
+  t.add("block", r.block,
+        {.help = "Plain text: join documents and cut them into records of so many tokens; 0 makes "
+                 "one record a document.",
          .unit = "tokens",
          .range = at_least(0)});
+  t.add("context", r.context,
+        {.help = "Longest record; 0 sets no limit.", .unit = "tokens", .range = at_least(0)});
   t.add("overlong", r.overlong,
         {.help = "What happens to a longer record: stop with an error, cut its end, or leave it "
                  "out."});
   t.add(
       "eval-fraction", r.eval_fraction,
       {.help = "Share of the records to hold out, chosen by the seed.", .range = from_below(0, 1)});
+  t.add("eval-first", r.eval_first,
+        {.help = "Hold out the first so many lines, documents or blocks.", .range = at_least(0)});
   t.add("eval-output", r.eval_output,
         {.help = "Token file for the held-out records.", .unit = "tokens.h5 file"});
   t.add("seed", r.seed, {.help = "Seed of that choice.", .range = at_least(0)});
@@ -74,27 +82,27 @@ void describe_convert(OptionTable& t, ConvertRequest& r) {
 
 const Command import_command = {
     .name = "import",
-    .usage = "fathom import SOURCE OUTPUT [--kind=...]",
-    .summary = "Turn a packaged model or a public data set into what Fathom reads.",
+    .usage = "fathom import MODEL.gguf OUTPUT [--dtype=bf16]",
+    .summary = "Turn a packaged model (GGUF) into a Hugging Face folder.",
     .example = "fathom import SmolLM2-135M-Instruct.Q4_1.gguf smollm2"};
 
 ImportRequest parse_import(const Arguments& arguments) {
   return parse_request<ImportRequest>(import_command, arguments, describe_import);
 }
 
-const Command tokenize_command = {
-    .name = "tokenize",
-    .usage = "fathom tokenize INPUT OUTPUT.h5 --tokenizer=DIR",
-    .summary = "Turn text into a token file.",
-    .example = "fathom tokenize dolly.jsonl train.h5 --tokenizer=smollm2 --template=chat"};
+const Command tokenize_command = {.name = "tokenize",
+                                  .usage = "fathom tokenize INPUT OUTPUT.h5 --tokenizer=DIR",
+                                  .summary = "Turn text into a token file.",
+                                  .example =
+                                      "fathom tokenize dolly.jsonl train.h5 --tokenizer=smollm2 "
+                                      "--eval-fraction=0.1 --eval-output=eval.h5"};
 
 TokenizeRequest parse_tokenize(const Arguments& arguments) {
   auto request = parse_request<TokenizeRequest>(tokenize_command, arguments, describe_tokenize);
   if (request.reply) return request;
-  require((request.eval_fraction > 0) == !request.eval_output.empty(), ErrorKind::usage,
-          "--eval-fraction and --eval-output belong together");
-  require(request.form == TextForm::jsonl || request.context > 0, ErrorKind::usage,
-          "--form=text cuts the text into pieces: give their length in --context");
+  require((request.eval_fraction > 0 || request.eval_first > 0) == !request.eval_output.empty(),
+          ErrorKind::usage,
+          "--eval-output needs --eval-fraction or --eval-first, and they need it");
   return request;
 }
 

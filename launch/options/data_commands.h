@@ -4,46 +4,42 @@
 #include <optional>
 #include <string>
 
+#include "data_tools/text/tokenize.h"
 #include "launch/options/command_line.h"
 
 namespace fathom::options {
 
-enum class SourceKind { automatic, gguf, dolly, self_instruct, alpaca };
-
-template <>
-inline constexpr std::array enum_words<SourceKind> = {
-    Word<SourceKind>{"auto", SourceKind::automatic}, Word<SourceKind>{"gguf", SourceKind::gguf},
-    Word<SourceKind>{"dolly", SourceKind::dolly},
-    Word<SourceKind>{"self_instruct", SourceKind::self_instruct},
-    Word<SourceKind>{"alpaca", SourceKind::alpaca}};
-
-/// `fathom import`: a packaged model or a public data set in the form that Fathom reads.
+/// `fathom import`: a packaged model (GGUF) as a Hugging Face folder.
 struct ImportRequest {
   std::string source;
   std::string output;
-  SourceKind kind = SourceKind::automatic;
+  DType dtype = DType::f32;
   std::optional<std::string> reply;  ///< the --help page
 };
 
 extern const Command import_command;
 ImportRequest parse_import(const Arguments& arguments);
 
-enum class TextForm { jsonl, text };
-
 template <>
-inline constexpr std::array enum_words<TextForm> = {Word<TextForm>{"jsonl", TextForm::jsonl},
-                                                    Word<TextForm>{"text", TextForm::text}};
+inline constexpr std::array enum_words<data_tools::TextForm> = {
+    Word<data_tools::TextForm>{"auto", data_tools::TextForm::automatic},
+    Word<data_tools::TextForm>{"jsonl", data_tools::TextForm::jsonl},
+    Word<data_tools::TextForm>{"text", data_tools::TextForm::text}};
 
 /// `fathom tokenize`: prompts and responses, or plain text, to a token file.
 struct TokenizeRequest {
   std::string input;
   std::string output;
   std::string tokenizer;  ///< folder with tokenizer.json, tokenizer.model, or vocab and merges
-  TextForm form = TextForm::jsonl;
-  std::string prompt_template = "alpaca";
+  data_tools::TextForm form = data_tools::TextForm::automatic;
+  std::string prompt_template = "auto";
+  std::string
+      delimiter;  ///< plain text: the line between two documents; empty: one document a file
+  std::int64_t block = 0;
   int context = 0;  ///< tokens; 0: no limit
   train::Overlong overlong = train::Overlong::refuse;
   double eval_fraction = 0.0;
+  std::int64_t eval_first = 0;
   std::string eval_output;
   std::int64_t seed = 1;
   std::optional<std::string> reply;  ///< the --help page

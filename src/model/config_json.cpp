@@ -241,7 +241,7 @@ ModelSpec parse_config(const std::string& text, const std::string& origin) {
   return spec;
 }
 
-std::string config_json(const ModelSpec& spec) {
+std::string config_json(const ModelSpec& spec, DType dtype) {
   Json json = Json::parse(spec.config_json);
   json[spec.family == Family::gpt2 ? "n_layer" : "num_hidden_layers"] = spec.layers;
   // transformers 5 lists the kind of each layer; the list must have as many entries as layers.
@@ -251,8 +251,9 @@ std::string config_json(const ModelSpec& spec) {
       list.push_back(spec.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
     *types = std::move(list);
   }
-  json.erase("torch_dtype");
-  json["dtype"] = "float32";
+  // transformers 4 reads torch_dtype, transformers 5 both.
+  const char* type = dtype == DType::bf16 ? "bfloat16" : "float32";
+  json[json.contains("torch_dtype") ? "torch_dtype" : "dtype"] = type;
   return json.dump(2) + "\n";
 }
 

@@ -7,16 +7,10 @@ namespace fathom::train {
 using autograd::Tape;
 using autograd::Var;
 
-namespace {
-
-// Rows of logits held at a time: enough for the GEMM to run at full rate, few enough that the
-// buffer stays near 64 MiB.
 std::int64_t default_chunk_rows(std::int64_t vocab) {
   constexpr std::int64_t kTargetBytes = std::int64_t{64} << 20;
   return std::clamp<std::int64_t>(kTargetBytes / (4 * vocab) / 64 * 64, 64, 1024);
 }
-
-}  // namespace
 
 DistilWork::DistilWork(model::Stage& student, model::Stage* teacher, const Settings& settings)
     : student_(student), teacher_(teacher), settings_(settings) {}

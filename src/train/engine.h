@@ -36,6 +36,10 @@ struct EnginePlan {
 /// for impossible grids and unlike models, naming the key. Touches no device and no MPI.
 EnginePlan make_engine_plan(const TrainConfig& config);
 
+/// The plan of a single model that only runs forward, on the grid of `config`. Throws Error(config)
+/// for a grid that it does not allow.
+EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config);
+
 /// Floating-point operations of one optimizer step: multiply-adds of all matrix products, attention
 /// counted over the causal half, counted twice each. `label_tokens` rows reach the head.
 double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,

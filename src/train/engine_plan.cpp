@@ -116,6 +116,19 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   return plan;
 }
 
+EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config) {
+  EnginePlan plan{.student = spec,
+                  .teacher = std::nullopt,
+                  .student_from_teacher = {},
+                  .student_layers = partition(config.grid, config.grid.layers, spec, "grid.layers"),
+                  .teacher_layers = std::nullopt};
+  plan.loss_vocab = spec.vocab;
+  plan.context = spec.max_positions;
+  for (int rank = 0; rank < config.grid.tp; ++rank)
+    model::make_shard(spec, rank, config.grid.tp, spec.vocab);
+  return plan;
+}
+
 double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
                   std::int64_t label_tokens, std::int64_t sum_of_squared_lengths) {
   const auto forward = [&](const model::ModelSpec& spec) {

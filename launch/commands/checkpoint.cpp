@@ -1,0 +1,71 @@
+#include "launch/options/checkpoint.h"
+
+#include <iostream>
+
+#include "checkpoints/checkpoint_tools.h"
+#include "core/files.h"
+#include "core/log.h"
+#include "launch/commands/commands.h"
+#include "launch/commands/source.h"
+#include "train/run_state.h"
+
+namespace fathom::launch {
+namespace {
+
+int verify(const std::filesystem::path& folder) {
+  const std::vector<std::string> damages = checkpoints::verify(folder);
+  for (const std::string& damage : damages) std::cout << damage << "\n";
+  if (damages.empty()) std::cout << folder.string() << ": sound\n";
+  return damages.empty() ? 0 : exit_code(ErrorKind::io);
+}
+
+// A Hugging Face folder that transformers loads: weights, config.json, and the tokenizer that the
+// run kept.
+void export_folder(const std::filesystem::path& checkpoint,
+                   const options::CheckpointRequest& request) {
+  const auto self = comm::self_communicator();
+  auto reader = checkpoints::CheckpointReader::open(*self, checkpoint, {.verify = true});
+  const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
+  const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
+  const std::filesystem::path output(request.output);
+  std::filesystem::create_directories(output);
+  checkpoints::export_safetensors(
+      reader, output,
+      {.wanted = {},
+       .dtype = request.dtype,
+       .shard_bytes = static_cast<std::uint64_t>(request.max_shard_gib * (1 << 30))});
+  files::write_text_atomically(output / "config.json", model::config_json(spec, request.dtype));
+  const auto tokenizer = std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer";
+  if (std::filesystem::exists(tokenizer)) {
+    for (const auto& entry : std::filesystem::directory_iterator(tokenizer))
+      std::filesystem::copy_file(entry.path(), output / entry.path().filename(),
+                                 std::filesystem::copy_options::overwrite_existing);
+  } else {
+    log_warn(tokenizer.string(), " is missing: the export has no tokenizer");
+  }
+  log_info("exported ", checkpoint.string(), " to ", output.string());
+}
+
+}  // namespace
+
+int checkpoint_command(const Arguments& arguments) {
+  const options::CheckpointRequest request = options::parse_checkpoint(arguments);
+  if (request.reply) {
+    std::cout << *request.reply;
+    return 0;
+  }
+  const std::filesystem::path folder = find_checkpoint(request.checkpoint);
+  switch (request.action) {
+    case options::CheckpointAction::inspect:
+      std::cout << checkpoints::inspect(folder);
+      return 0;
+    case options::CheckpointAction::verify:
+      return verify(folder);
+    case options::CheckpointAction::export_folder:
+      export_folder(folder, request);
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace fathom::launch

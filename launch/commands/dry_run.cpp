@@ -1,0 +1,73 @@
+#include "launch/commands/dry_run.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+
+#include "pipeline/planner.h"
+#include "pipeline/schedule.h"
+#include "train/footprint.h"
+
+namespace fathom::launch {
+namespace {
+
+std::string mib(double bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << bytes / (1 << 20);
+  return out.str();
+}
+
+void print_memory(std::ostream& out, const train::TrainConfig& config,
+                  const train::EnginePlan& plan) {
+  out << "memory of a rank, MiB (micro-batch of " << config.batch.micro_batch << " x "
+      << plan.context << " tokens at most):\n"
+      << "stage      weights  gradients  moments  teacher  activations     head     total\n";
+  for (int stage = 0; stage < config.grid.pp; ++stage) {
+    const train::Footprint f = train::footprint(config, plan, stage);
+    out << std::setw(5) << stage << std::setw(13) << mib(f.weights) << std::setw(11)
+        << mib(f.gradients) << std::setw(9) << mib(f.moments) << std::setw(9) << mib(f.teacher)
+        << std::setw(13) << mib(f.activations) << std::setw(9) << mib(f.head) << std::setw(10)
+        << mib(f.total()) << "\n";
+  }
+}
+
+// A stage's time in units of the multiply-adds of its layers; the share of the bubble needs no
+// more.
+pipeline::StepPlan plan_pipeline(const train::TrainConfig& config, const train::EnginePlan& plan) {
+  const std::int64_t tokens = std::int64_t{config.batch.micro_batch} * plan.context;
+  std::vector<pipeline::StageCost> costs;
+  for (int stage = 0; stage < config.grid.pp; ++stage)
+    costs.push_back(train::stage_cost(config, plan, stage, tokens));
+  const int slots = (config.batch.micro_batches + config.grid.dp - 1) / config.grid.dp;
+  return pipeline::plan_step(pipeline::all_schedules(config.grid.pp, slots), costs,
+                             {.latency_s = 0, .bytes_per_s = 1e12});
+}
+
+}  // namespace
+
+std::string dry_run(const train::TrainConfig& config, const train::EnginePlan& plan) {
+  std::ostringstream out;
+  out << "grid: dp " << config.grid.dp << " x pp " << config.grid.pp << " x tp " << config.grid.tp
+      << " = " << config.grid.ranks() << " ranks\n"
+      << "student: " << model::to_string(plan.student.family) << ", " << plan.student.parameters()
+      << " parameters, layers by stage " << pipeline::to_string(plan.student_layers) << "\n";
+  if (plan.teacher)
+    out << "teacher: " << model::to_string(plan.teacher->family) << ", "
+        << plan.teacher->parameters() << " parameters, layers by stage "
+        << pipeline::to_string(*plan.teacher_layers) << "\n";
+  print_memory(out, config, plan);
+  const pipeline::StepPlan step = plan_pipeline(config, plan);
+  out << "pipeline of " << config.batch.micro_batches << " micro-batches a step, bubble by stage:";
+  for (const pipeline::StagePlan& stage : step.stages)
+    out << " " << std::fixed << std::setprecision(1) << 100 * stage.bubble_share << "%";
+  out << "\nmessages between stages: " << step.messages.size() << " a step in each pipeline, "
+      << mib(static_cast<double>(step.total_bytes())) << " MiB\n";
+  double largest = 0;
+  for (int stage = 0; stage < config.grid.pp; ++stage)
+    largest = std::max(largest, train::footprint(config, plan, stage).gradients);
+  if (config.grid.dp > 1)
+    out << "data-parallel sum: " << mib(largest) << " MiB of gradients a rank at most\n";
+  return out.str();
+}
+
+}  // namespace fathom::launch

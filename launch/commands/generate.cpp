@@ -1,0 +1,147 @@
+#include "launch/options/generate.h"
+
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "core/timer.h"
+#include "data_tools/text/prompt_template.h"
+#include "generate/generator.h"
+#include "launch/commands/commands.h"
+#include "launch/commands/source.h"
+#include "launch/session.h"
+
+namespace fathom::launch {
+namespace {
+
+std::vector<std::string> read_prompts(const options::GenerateRequest& request) {
+  if (!request.prompt.empty()) return {request.prompt};
+  std::ifstream file;
+  const bool standard_input = request.prompt_file == "-";
+  if (!standard_input) file.open(request.prompt_file);
+  std::istream& in = standard_input ? std::cin : file;
+  require(static_cast<bool>(in), ErrorKind::io, request.prompt_file, ": cannot be read");
+  std::vector<std::string> prompts;
+  for (std::string line; std::getline(in, line);)
+    if (!line.empty()) prompts.push_back(line);
+  require(!prompts.empty(), ErrorKind::data, request.prompt_file, ": holds no prompt");
+  return prompts;
+}
+
+// The ids of a prompt and where a chat template would end the answer.
+struct PromptEncoder {
+  PromptEncoder(const options::GenerateRequest& request, const data::Tokenizer& model_tokenizer)
+      : tokenizer(model_tokenizer) {
+    if (!request.chat) return;
+    std::optional<std::string> system;
+    if (!request.system.empty()) system = request.system;
+    chat.emplace("auto", tokenizer, system);
+  }
+
+  std::vector<std::int32_t> encode(const std::string& text) const {
+    if (chat) return chat->encode_prompt(std::vector<data_tools::Message>{{"user", text}});
+    std::vector<std::int32_t> ids(tokenizer.prefix_ids().begin(), tokenizer.prefix_ids().end());
+    const data::Encoding encoding = tokenizer.encode(text);
+    ids.insert(ids.end(), encoding.ids.begin(), encoding.ids.end());
+    return ids;
+  }
+
+  const data::Tokenizer& tokenizer;
+  std::optional<data_tools::PromptTemplate> chat;
+};
+
+generate::GeneratorOptions generator_options(const options::GenerateRequest& request,
+                                             const model::ModelSpec& spec,
+                                             const PromptEncoder& encoder) {
+  generate::GeneratorOptions result;
+  result.sampling = {.temperature = request.temperature,
+                     .top_k = request.top_k,
+                     .top_p = request.top_p,
+                     .no_repeat_ngram = request.no_repeat_ngram,
+                     .seed = static_cast<std::uint64_t>(request.seed)};
+  result.max_new = request.max_new;
+  result.batch = request.batch;
+  if (!request.ignore_eos) {
+    result.stop_ids = spec.eos_ids;
+    if (encoder.chat) result.stop_ids.push_back(encoder.chat->end_id());
+  }
+  return result;
+}
+
+void print_line(const std::string& prompt, const generate::Continuation& result,
+                const data::Tokenizer& tokenizer) {
+  double logprob = 0;
+  for (const float value : result.logprobs) logprob += value;
+  const nlohmann::json json = {{"prompt", prompt},
+                               {"text", tokenizer.decode(result.ids, true)},
+                               {"tokens", result.ids.size()},
+                               {"logprob", logprob}};
+  std::cout << json.dump() << "\n";
+}
+
+void print(const options::GenerateRequest& request, const std::vector<std::string>& prompts,
+           const std::vector<generate::Continuation>& results, const data::Tokenizer& tokenizer) {
+  if (request.stream) {
+    std::cout << std::endl;
+    return;
+  }
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts.size() == 1) {
+      std::cout << tokenizer.decode(results[i].ids, true) << "\n";
+    } else {
+      print_line(prompts[i], results[i], tokenizer);
+    }
+  }
+}
+
+int run(comm::MpiSession& session, const options::GenerateRequest& request,
+        const SourcePlan& source) {
+  choose_threads(session, request.ranks.threads);
+  const auto device = make_cpu_device();
+  comm::ProcessGrid grid(session.world(),
+                         {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp});
+  const auto tokenizer = data::Tokenizer::load(source.tokenizer);
+  require(tokenizer->vocab_size() <= source.plan.student.vocab, ErrorKind::data,
+          source.tokenizer.string(), ": ", tokenizer->vocab_size(), " ids for a model of ",
+          source.plan.student.vocab);
+  const PromptEncoder encoder(request, *tokenizer);
+  const std::vector<std::string> texts = read_prompts(request);
+  std::vector<generate::Prompt> prompts;
+  for (std::size_t i = 0; i < texts.size(); ++i) prompts.push_back({encoder.encode(texts[i]), i});
+
+  train::Engine engine(*device, grid, source.config, source.plan, false);
+  load_source(engine, source);
+  generate::Generator generator(engine.student(), grid,
+                                generator_options(request, source.plan.student, encoder));
+  const bool speaks = session.world().rank() == 0;
+  std::size_t produced = 0;
+  const auto stream = [&](std::size_t prompt, const generate::Choice& choice) {
+    (void)prompt;
+    ++produced;
+    if (request.stream && speaks && !tokenizer->is_special(choice.id))
+      std::cout << tokenizer->token_bytes(choice.id) << std::flush;
+  };
+  const Timer timer;
+  const auto results = generator.generate(prompts, stream);
+  const double seconds = timer.seconds();
+  if (speaks) print(request, texts, results, *tokenizer);
+  log_info(produced, " tokens in ", seconds, " s: ", static_cast<double>(produced) / seconds,
+           " tokens/s, prompts included");
+  return 0;
+}
+
+}  // namespace
+
+int generate_command(const Arguments& arguments) {
+  const options::GenerateRequest request = options::parse_generate(arguments);
+  if (request.reply) {
+    std::cout << *request.reply;
+    return 0;
+  }
+  const SourcePlan source = open_source(request.source, request.ranks);
+  return run_distributed(request.ranks.tp * request.ranks.pp,
+                         [&](comm::MpiSession& session) { return run(session, request, source); });
+}
+
+}  // namespace fathom::launch

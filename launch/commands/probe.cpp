@@ -1,0 +1,103 @@
+#include "launch/options/probe.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "checkpoints/safetensors.h"
+#include "core/log.h"
+#include "launch/commands/commands.h"
+#include "launch/session.h"
+#include "train/lr_schedule.h"
+#include "train/probe.h"
+
+namespace fathom::launch {
+namespace {
+
+using Tensors = std::map<std::string, train::WholeTensor>;
+
+void write(const std::filesystem::path& path, const Tensors& tensors,
+           const train::PaddedBatch& batch) {
+  std::vector<checkpoints::SafetensorsPlan> plan;
+  for (const auto& [name, tensor] : tensors) {
+    checkpoints::Shape shape;
+    const bool rows_of_tokens = name == "logits" || name.rfind("hidden.", 0) == 0;
+    if (rows_of_tokens) {
+      shape = {batch.rows, batch.length, tensor.shape[1]};
+    } else {
+      for (int d = 0; d < tensor.shape.dims(); ++d) shape.push_back(tensor.shape[d]);
+    }
+    plan.push_back({name, checkpoints::Element::f32, shape});
+  }
+  checkpoints::write_safetensors(
+      path, std::move(plan),
+      [&](const checkpoints::SafetensorsPlan& entry, checkpoints::SafetensorsSink& sink) {
+        sink.put(tensors.at(entry.name).values);
+      });
+}
+
+void write_results(const options::ProbeRequest& request, train::ProbeResult result,
+                   const train::PaddedBatch& batch) {
+  std::filesystem::create_directories(request.output);
+  Tensors outputs, gradients;
+  for (auto& [name, tensor] : result.tensors) {
+    if (!request.hidden && name.rfind("hidden.", 0) == 0) continue;
+    (name.rfind("grad.", 0) == 0 ? gradients : outputs).emplace(name, std::move(tensor));
+  }
+  const std::filesystem::path folder(request.output);
+  write(folder / "expected.safetensors", outputs, batch);
+  if (request.gradients) write(folder / "grads.safetensors", gradients, batch);
+}
+
+void take_steps(train::Engine& engine, const train::TrainConfig& config,
+                const train::PaddedBatch& batch, int steps) {
+  const std::int64_t vocab = engine.student().spec().vocab;
+  const std::int64_t labels = data::from_padded(batch.ids, batch.mask, batch.labels, batch.rows,
+                                                batch.length, static_cast<std::int32_t>(vocab))
+                                  .label_tokens;
+  engine.optimizer().clear_gradients();
+  for (int step = 0; step <= steps; ++step) {
+    const auto sums =
+        engine.forward_backward(train::rows_of_rank(batch, engine.grid(), vocab), labels, step);
+    const double norm = engine.optimizer().gradient_norm(engine.grid());
+    if (engine.grid().world().rank() == 0)
+      std::cout << "step " << step << "  loss "
+                << sums.cross_entropy / static_cast<double>(sums.tokens) << "  grad_norm " << norm
+                << "\n";
+    if (step == steps) break;
+    const double lr = config.optim.lr * train::lr_factor(config.schedule, step, std::max(1, steps));
+    engine.optimizer().step(lr, train::clip_factor(norm, config.optim.clip));
+  }
+}
+
+int probe(comm::MpiSession& session, const options::ProbeRequest& request,
+          const train::EnginePlan& plan) {
+  const train::TrainConfig& config = request.config;
+  choose_threads(session, config.run.threads);
+  const auto device = make_cpu_device();
+  comm::ProcessGrid grid(session.world(),
+                         {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  const bool train = request.gradients || request.steps > 0;
+  train::Engine engine(*device, grid, config, plan, train);
+  engine.load_initial_weights();
+  const train::PaddedBatch batch = train::read_padded_batch(request.input);
+  train::ProbeResult result = train::probe(engine, batch, train);
+  if (session.world().rank() == 0) write_results(request, std::move(result), batch);
+  if (request.steps > 0) take_steps(engine, config, batch, request.steps);
+  log_info("wrote ", request.output);
+  return 0;
+}
+
+}  // namespace
+
+int probe_command(const Arguments& arguments) {
+  const options::ProbeRequest request = options::parse_probe(arguments);
+  if (request.reply) {
+    std::cout << *request.reply;
+    return 0;
+  }
+  const train::EnginePlan plan = train::make_engine_plan(request.config);
+  return run_distributed(request.config.grid.ranks(),
+                         [&](comm::MpiSession& session) { return probe(session, request, plan); });
+}
+
+}  // namespace fathom::launch

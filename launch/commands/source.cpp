@@ -1,0 +1,58 @@
+#include "launch/commands/source.h"
+
+#include "checkpoints/run_folder.h"
+#include "core/files.h"
+#include "train/hf_weights.h"
+#include "train/run_state.h"
+
+namespace fathom::launch {
+
+std::filesystem::path find_checkpoint(const std::string& name) {
+  const std::filesystem::path folder(name);
+  if (std::filesystem::exists(folder / checkpoints::kManifestName)) return folder;
+  const auto steps = checkpoints::committed_steps(folder);
+  require(!steps.empty(), ErrorKind::io, name, ": neither a checkpoint nor a run with one");
+  return folder / checkpoints::step_name(steps.back());
+}
+
+SourcePlan open_source(const options::ModelSource& source, const options::Ranks& ranks) {
+  options::check_source(source);
+  SourcePlan result{.source = source,
+                    .config = {},
+                    .plan = {.student = {},
+                             .teacher = std::nullopt,
+                             .student_from_teacher = {},
+                             .student_layers = pipeline::Partition({1}),
+                             .teacher_layers = std::nullopt},
+                    .checkpoint = {},
+                    .tokenizer = source.model};
+  result.config.grid.tp = ranks.tp;
+  result.config.grid.pp = ranks.pp;
+  result.config.grid.dp = ranks.dp;
+  result.config.model.frozen_dtype = source.dtype;
+  model::ModelSpec spec;
+  if (source.checkpoint.empty()) {
+    spec = train::read_model_spec(source.model);
+  } else {
+    result.checkpoint = find_checkpoint(source.checkpoint);
+    result.tokenizer =
+        std::filesystem::weakly_canonical(result.checkpoint).parent_path() / "tokenizer";
+    const auto manifest = checkpoints::load_manifest(result.checkpoint);
+    const auto state = train::parse_run_state(manifest.run.state, result.checkpoint.string());
+    spec = model::parse_config(state.model_config, result.checkpoint.string() + " (model_config)");
+  }
+  result.plan = train::plan_for(spec, result.config);
+  return result;
+}
+
+void load_source(train::Engine& engine, const SourcePlan& source) {
+  if (source.checkpoint.empty()) {
+    model::load_parameters(engine.student().parameters(),
+                           train::HfWeights(source.source.model, source.plan.student.family));
+    return;
+  }
+  auto reader = checkpoints::CheckpointReader::open(engine.grid().world(), source.checkpoint);
+  train::restore(engine, reader, false);
+}
+
+}  // namespace fathom::launch

@@ -1,0 +1,62 @@
+#include "launch/options/train.h"
+
+#include <iostream>
+
+#include "comm/watchdog.h"
+#include "core/log.h"
+#include "launch/commands/commands.h"
+#include "launch/commands/dry_run.h"
+#include "launch/session.h"
+#include "train/trainer.h"
+
+namespace fathom::launch {
+namespace {
+
+std::size_t bytes_of(double gib) {
+  return static_cast<std::size_t>(gib * (1 << 30));
+}
+
+int train(comm::MpiSession& session, const train::TrainConfig& config,
+          const train::EnginePlan& plan) {
+  logger().set_quiet(config.run.quiet);
+  choose_threads(session, config.run.threads);
+  const auto device = make_cpu_device(bytes_of(config.run.memory_limit_gib));
+  comm::ProcessGrid grid(session.world(),
+                         {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::Watchdog watchdog(
+      "rank " + std::to_string(session.world().rank()) + " on " + session.host(),
+      comm::Watchdog::Seconds(config.run.watchdog_seconds),
+      [&] { session.abort(exit_code(ErrorKind::comm)); });
+  train::TrainerHooks hooks;
+  hooks.config_text = options::to_text(config);
+  hooks.watchdog = &watchdog;
+  hooks.check_resume = [&](const std::string& stored) {
+    const auto was = options::config_from_text(stored, "the checkpoint's recipe");
+    for (const options::Change& change : options::check_resume(was, config))
+      log_info("changed since the checkpoint: ", change.key, " was ", change.was, ", is ",
+               change.is);
+  };
+  train::Trainer trainer(*device, grid, config, plan, std::move(hooks));
+  trainer.run();
+  return 0;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  const options::TrainRequest request = options::parse_train(arguments);
+  if (request.reply) {
+    std::cout << *request.reply;
+    return 0;
+  }
+  const train::EnginePlan plan = train::make_engine_plan(request.config);
+  if (request.dry_run) {
+    std::cout << dry_run(request.config, plan);
+    return 0;
+  }
+  return run_distributed(request.config.grid.ranks(), [&](comm::MpiSession& session) {
+    return train(session, request.config, plan);
+  });
+}
+
+}  // namespace fathom::launch

@@ -1,0 +1,69 @@
+#include "launch/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iostream>
+#include <new>
+#include <sched.h>
+#include <thread>
+
+#include "core/log.h"
+#include "kernels/threads.h"
+
+namespace fathom::launch {
+
+int launched_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  return 0;
+}
+
+void report(int rank, const std::string& message) {
+  // Rank 0's report ends the job; whoever still lives after this long has something else to say.
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  logger().end_status();
+  std::cerr << "fathom: " << (rank != 0 ? "rank " + std::to_string(rank) + ": " : "") << message
+            << std::endl;
+}
+
+int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body) {
+  comm::MpiSession session;
+  const int rank = session.world().rank();
+  logger().set_rank(rank, session.world().size());
+  const auto failed = [&](ErrorKind kind, const std::string& message) {
+    report(rank, message);
+    if (session.world().size() > 1) session.abort(exit_code(kind));
+    return exit_code(kind);
+  };
+  try {
+    comm::check_rank_count(session.launch(), session.world().size(), static_cast<int>(ranks));
+    return body(session);
+  } catch (const Error& error) {
+    return failed(error.kind(), str(to_string(error.kind()), ": ", error.what()));
+  } catch (const std::bad_alloc&) {
+    return failed(ErrorKind::config, "out of host memory");
+  } catch (const std::exception& error) {
+    return failed(ErrorKind::internal, error.what());
+  }
+}
+
+void choose_threads(comm::MpiSession& session, int wanted) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  sched_getaffinity(0, sizeof mask, &mask);
+  const int cores = std::max(1, CPU_COUNT(&mask));
+  const int machine = static_cast<int>(std::thread::hardware_concurrency());
+  const int neighbours = session.node().size();
+  // Ranks that may run anywhere share the machine; ranks bound apart have their cores to
+  // themselves.
+  const int own = cores == machine ? std::max(1, cores / neighbours) : cores;
+  const int threads = wanted > 0 ? wanted : own;
+  kernels::set_threads(threads);
+  if (threads > cores)
+    log_warn(threads, " threads on ", cores,
+             " cores that this rank is bound to: start mpirun with ",
+             "--bind-to none, or use launch/fathom-mpirun");
+}
+
+}  // namespace fathom::launch

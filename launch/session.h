@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/mpi/mpi_session.h"
+#include "comm/process_grid.h"
+#include "core/error.h"
+
+namespace fathom::launch {
+
+/// Rank that the launcher gave this process, before MPI has started; 0 without a launcher.
+int launched_rank();
+
+/// Prints an error on standard error: rank 0 at once, other ranks a moment later, so that an error
+/// which all ranks share is seen once and one that a single rank has is seen too.
+void report(int rank, const std::string& message);
+
+/// Starts MPI, checks that `ranks` came up, and runs the body. An error on any rank ends the whole
+/// job with that error's exit code. Returns the body's exit code.
+int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body);
+
+/// Sets this rank's thread count: `wanted`, or by default the cores that it is bound to, divided by
+/// the ranks of the node if they are not bound apart. Warns where ranks would share cores.
+void choose_threads(comm::MpiSession& session, int wanted);
+
+}  // namespace fathom::launch

@@ -1,0 +1,103 @@
+#include "train/footprint.h"
+
+#include <algorithm>
+
+namespace fathom::train {
+namespace {
+
+struct StageSize {
+  double parameters = 0;
+  double layers = 0;
+};
+
+// Parameters of one stage on one tensor rank.
+StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& layers,
+                     const GridConfig& grid, int stage) {
+  model::ModelSpec blocks_only = spec;
+  blocks_only.layers = 1;
+  model::ModelSpec nothing = spec;
+  nothing.layers = 0;
+  const double block = static_cast<double>(blocks_only.parameters() - nothing.parameters());
+  const double table = static_cast<double>(spec.vocab * spec.embed_dim);
+  const bool first = stage == 0, last = stage == grid.pp - 1;
+  StageSize size;
+  size.layers = layers.count(stage);
+  size.parameters = size.layers * block / grid.tp;
+  if (first) size.parameters += table / grid.tp;
+  if (last && !(spec.tied && first)) size.parameters += table / grid.tp;
+  if (first && spec.learned_positions)
+    size.parameters +=
+        static_cast<double>((spec.max_positions + spec.position_offset) * spec.hidden);
+  return size;
+}
+
+// f32 values that a block saves for each token: the residual stream twice, normed inputs, the fused
+// projection and attention's result, and the feed-forward's inner states.
+double saved_per_token(const model::ModelSpec& spec, int tp) {
+  const double hidden = static_cast<double>(spec.hidden);
+  const double q = static_cast<double>(spec.heads * spec.head_dim) / tp;
+  const double kv = static_cast<double>(spec.kv_heads * spec.head_dim) / tp;
+  const double ffn = static_cast<double>(spec.ffn) / tp;
+  return 4 * hidden + 2 * q + 2 * kv + ffn * (spec.gated ? 3 : 2);
+}
+
+double multiply_adds(const model::ModelSpec& spec, double layers, bool head) {
+  const std::int64_t q = spec.heads * spec.head_dim, kv = spec.kv_heads * spec.head_dim;
+  const double block = static_cast<double>(spec.hidden * (2 * q + 2 * kv) +
+                                           spec.hidden * spec.ffn * (spec.gated ? 3 : 2));
+  return layers * block + (head ? static_cast<double>(spec.vocab * spec.embed_dim) : 0);
+}
+
+}  // namespace
+
+Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
+  Footprint result;
+  const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
+  result.weights = 4 * student.parameters;
+  result.gradients = 4 * student.parameters;
+  result.moments = 8 * student.parameters;
+  if (plan.teacher) {
+    const StageSize teacher = stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage);
+    result.teacher = static_cast<double>(size_of(config.teacher.dtype)) * teacher.parameters;
+  }
+  const double tokens =
+      static_cast<double>(config.batch.micro_batch) * static_cast<double>(plan.context);
+  const int slots = (config.batch.micro_batches + config.grid.dp - 1) / config.grid.dp;
+  const double in_flight = std::min(slots, config.grid.pp - stage);
+  const double block = saved_per_token(plan.student, config.grid.tp);
+  const double hidden = static_cast<double>(plan.student.hidden);
+  const double per_micro_batch = config.memory.recompute == Recompute::block
+                                     ? student.layers * hidden + block / in_flight
+                                     : student.layers * block;
+  result.activations = 4 * tokens * in_flight * per_micro_batch;
+  if (stage == config.grid.pp - 1) {
+    const double vocab = static_cast<double>(plan.loss_vocab) / config.grid.tp;
+    const double rows =
+        config.loss.chunk_rows > 0
+            ? config.loss.chunk_rows
+            : static_cast<double>(default_chunk_rows(static_cast<std::int64_t>(vocab)));
+    result.head = 4 * (rows * vocab * (plan.teacher ? 2 : 1) +
+                       3 * tokens * static_cast<double>(plan.student.embed_dim));
+  }
+  return result;
+}
+
+pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan, int stage,
+                               std::int64_t tokens) {
+  const bool last = stage == config.grid.pp - 1;
+  const double unit = 2e-12 * static_cast<double>(tokens) / config.grid.tp;
+  const double student = unit * multiply_adds(plan.student, plan.student_layers.count(stage), last);
+  pipeline::StageCost cost;
+  cost.forward_s = student;
+  cost.backward_s = 2 * student;
+  std::int64_t width = plan.student.hidden;
+  if (plan.teacher) {
+    cost.forward_s += unit * multiply_adds(*plan.teacher, plan.teacher_layers->count(stage), last);
+    width += plan.teacher->hidden;
+  }
+  if (!last) cost.bundle_bytes = static_cast<std::size_t>(4 * tokens * width);
+  if (stage > 0) cost.grad_bytes = static_cast<std::size_t>(4 * tokens * plan.student.hidden);
+  return cost;
+}
+
+}  // namespace fathom::train

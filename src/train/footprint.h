@@ -1,0 +1,22 @@
+#pragma once
+
+#include "pipeline/planner.h"
+#include "train/engine.h"
+
+namespace fathom::train {
+
+/// Bytes that a rank of one stage will need, by class, for full micro-batches of the context's
+/// length. Parameters are exact; activations count what the operations of a block save.
+struct Footprint {
+  double weights = 0, gradients = 0, moments = 0, teacher = 0, activations = 0, head = 0;
+  double total() const { return weights + gradients + moments + teacher + activations + head; }
+};
+
+Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage);
+
+/// Relative time and message sizes of a stage for a micro-batch of so many tokens, in seconds of a
+/// machine of 1 TFLOP/s.
+pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan, int stage,
+                               std::int64_t tokens);
+
+}  // namespace fathom::train
