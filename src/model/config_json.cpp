@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <type_traits>
 
 #include "model/spec.h"
 
@@ -36,11 +37,9 @@ class Config {
     return find_in<T>(json_, key);
   }
 
-  std::int64_t size(const char* key) const {
-    const auto value = get<std::int64_t>(key);
-    require(value > 0, ErrorKind::data, origin_, ": \"", key, "\" is ", value,
-            ", it must be positive");
-    return value;
+  std::int64_t size(const char* key) const { return positive(key, get<std::int64_t>(key)); }
+  std::int64_t size(const char* key, std::int64_t otherwise) const {
+    return positive(key, get<std::int64_t>(key, otherwise));
   }
 
   const Json* object(const char* key) const {
@@ -52,11 +51,13 @@ class Config {
   std::optional<T> find_in(const Json& object, const char* key) const {
     const auto found = object.find(key);
     if (found == object.end() || found->is_null()) return std::nullopt;
+    // The library would cut 4.5 to an integer, and take true for 1.
+    constexpr bool whole_number = std::is_integral_v<T> && !std::is_same_v<T, bool>;
     try {
-      return found->template get<T>();
-    } catch (const Json::exception&) {
-      fail(ErrorKind::data, origin_, ": \"", key, "\" has the wrong type: ", found->dump());
+      if (!whole_number || found->is_number_integer()) return found->template get<T>();
+    } catch (const Json::exception&) {  // reported below
     }
+    fail(ErrorKind::data, origin_, ": \"", key, "\" has the wrong type: ", found->dump());
   }
 
   void refuse_if(bool condition, const char* what) const {
@@ -67,6 +68,12 @@ class Config {
   const Json& json() const { return json_; }
 
  private:
+  std::int64_t positive(const char* key, std::int64_t value) const {
+    require(value > 0, ErrorKind::data, origin_, ": \"", key, "\" is ", value,
+            ", it must be positive");
+    return value;
+  }
+
   Json json_;
   std::string origin_;
 };
@@ -118,9 +125,8 @@ void parse_gpt2(const Config& config, ModelSpec& spec) {
   spec.hidden = config.size("n_embd");
   spec.layers = config.size("n_layer");
   spec.heads = spec.kv_heads = config.size("n_head");
-  spec.ffn = config.get<std::int64_t>("n_inner", 4 * spec.hidden);
-  spec.max_positions =
-      config.find<std::int64_t>("n_positions").value_or(config.get<std::int64_t>("n_ctx", 1024));
+  spec.ffn = config.size("n_inner", 4 * spec.hidden);
+  spec.max_positions = config.size("n_positions", config.size("n_ctx", 1024));
   spec.learned_positions = true;
   spec.norm = kernels::NormKind::layer;
   spec.norm_eps = config.get<float>("layer_norm_epsilon", 1e-5f);
@@ -138,7 +144,7 @@ void parse_opt(const Config& config, ModelSpec& spec) {
   spec.layers = config.size("num_hidden_layers");
   spec.heads = spec.kv_heads = config.size("num_attention_heads");
   spec.ffn = config.size("ffn_dim");
-  spec.embed_dim = config.get<std::int64_t>("word_embed_proj_dim", spec.hidden);
+  spec.embed_dim = config.size("word_embed_proj_dim", spec.hidden);
   spec.max_positions = config.size("max_position_embeddings");
   spec.position_offset = 2;
   spec.learned_positions = true;
@@ -155,13 +161,19 @@ void parse_opt(const Config& config, ModelSpec& spec) {
                    "a norm without weights (layer_norm_elementwise_affine: false)");
 }
 
+// A null means no window; without the key the libraries' own default holds.
+std::int64_t parse_window(const Config& config) {
+  if (!config.json().contains("sliding_window")) return 4096;
+  return config.get<std::int64_t>("sliding_window", 0);
+}
+
 void parse_llama_like(const Config& config, ModelSpec& spec) {
   spec.hidden = config.size("hidden_size");
   spec.layers = config.size("num_hidden_layers");
   spec.heads = config.size("num_attention_heads");
-  spec.kv_heads = config.get<std::int64_t>("num_key_value_heads", spec.heads);
+  spec.kv_heads = config.size("num_key_value_heads", spec.heads);
   spec.ffn = config.size("intermediate_size");
-  spec.head_dim = config.get<std::int64_t>("head_dim", 0);
+  if (config.find<std::int64_t>("head_dim")) spec.head_dim = config.size("head_dim");
   spec.max_positions = config.size("max_position_embeddings");
   spec.norm_eps = config.get<float>("rms_norm_eps", 1e-6f);
   spec.activation = parse_activation(config, "hidden_act");
@@ -171,13 +183,32 @@ void parse_llama_like(const Config& config, ModelSpec& spec) {
     spec.qkv_bias = spec.out_bias = config.get<bool>("attention_bias", false);
     spec.mlp_bias = config.get<bool>("mlp_bias", false);
   } else if (spec.family == Family::mistral) {
-    spec.window = config.get<std::int64_t>("sliding_window", 0);
+    spec.window = parse_window(config);
   } else {
     spec.qkv_bias = true;
     if (config.get<bool>("use_sliding_window", false)) {
-      spec.window = config.get<std::int64_t>("sliding_window", 0);
-      spec.first_windowed = config.get<std::int64_t>("max_window_layers", spec.layers);
+      spec.window = parse_window(config);
+      spec.first_windowed = config.get<std::int64_t>("max_window_layers", 28);
     }
+  }
+}
+
+const char* layer_type(const ModelSpec& spec, std::int64_t layer) {
+  return spec.window_of(layer) > 0 ? "sliding_attention" : "full_attention";
+}
+
+// transformers 5 lists the kind of each layer; it must say what the other keys say.
+void check_layer_types(const Config& config, const ModelSpec& spec) {
+  const auto types = config.find<std::vector<std::string>>("layer_types");
+  if (!types) return;
+  require(static_cast<std::int64_t>(types->size()) == spec.layers, ErrorKind::data, config.origin(),
+          ": \"layer_types\" has ", types->size(), " entries for ", spec.layers, " layers");
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    const std::string& type = (*types)[static_cast<std::size_t>(layer)];
+    require(type == layer_type(spec, layer), ErrorKind::data, config.origin(),
+            ": \"layer_types\" has \"", type, "\" for layer ", layer,
+            ", where the other keys mean \"", layer_type(spec, layer),
+            "\"; other mixtures are not supported");
   }
 }
 
@@ -187,12 +218,12 @@ void check(const Config& config, const ModelSpec& spec) {
   };
   refuse(spec.heads % spec.kv_heads != 0, spec.heads, " attention heads are not a multiple of ",
          spec.kv_heads, " key/value heads");
-  refuse(spec.head_dim <= 0, "head_dim must be positive");
   refuse(spec.rope.enabled() && spec.head_dim % 2 != 0,
          "rotary embedding needs an even head_dim, not ", spec.head_dim);
   refuse(spec.window < 0, "sliding_window is ", spec.window);
   refuse(spec.vocab >= std::int64_t{1} << 31, "vocab_size ", spec.vocab,
          " does not fit 32-bit ids");
+  check_layer_types(config, spec);
 }
 
 Family parse_family(const Config& config) {
@@ -244,11 +275,11 @@ ModelSpec parse_config(const std::string& text, const std::string& origin) {
 std::string config_json(const ModelSpec& spec, DType dtype) {
   Json json = Json::parse(spec.config_json);
   json[spec.family == Family::gpt2 ? "n_layer" : "num_hidden_layers"] = spec.layers;
-  // transformers 5 lists the kind of each layer; the list must have as many entries as layers.
+  // The list must have as many entries as there are layers now.
   if (const auto types = json.find("layer_types"); types != json.end() && types->is_array()) {
     Json list = Json::array();
     for (std::int64_t layer = 0; layer < spec.layers; ++layer)
-      list.push_back(spec.window_of(layer) > 0 ? "sliding_attention" : "full_attention");
+      list.push_back(layer_type(spec, layer));
     *types = std::move(list);
   }
   // transformers 4 reads torch_dtype, transformers 5 both.
