@@ -17,9 +17,9 @@ Var copy_to_group(Tape* tape, Communicator* group, const Var& x) {
   Var y(x.value, std::make_shared<autograd::GradSlot>());
   tape->record("collective", {}, [group, slot = y.slot, x_slot = x.slot] {
     Tensor gradient = slot->take();
-    // Every rank of the group must take part, so a missing gradient is an error of ours, not a
-    // skip.
-    FATHOM_CHECK(gradient.defined(), "no gradient reached a tensor-parallel input");
+    // A micro-batch without labels: no rank of the group has a gradient, for all run the same
+    // steps.
+    if (!gradient.defined()) return;
     FATHOM_CHECK(gradient.unique(), "a gradient to be summed in place is shared");
     all_reduce(*group, gradient, ReduceOp::sum);
     x_slot->add(std::move(gradient));
