@@ -147,6 +147,7 @@ inline constexpr std::array enum_words<ScheduleKind> = {
     Word<ScheduleKind>{"wsd", ScheduleKind::wsd}};
 template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
+                                                     Word<Recompute>{"cheap", Recompute::cheap},
                                                      Word<Recompute>{"block", Recompute::block}};
 template <>
 inline constexpr std::array enum_words<ProgressMode> = {

@@ -197,7 +197,8 @@ void describe_rest(OptionTable& t, train::TrainConfig& config) {
 
   t.section("memory", "Trading time for memory", OnResume::free);
   t.add("recompute", config.memory.recompute,
-        {.help = "Keep only each block's input and compute the block again in backward."});
+        {.help = "What backward computes again: nothing, what is cheap (norms, activations), or "
+                 "whole blocks from their inputs."});
 
   train::LogConfig& log = config.log;
   t.section("log", "Where metrics go", OnResume::free);

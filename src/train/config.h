@@ -125,10 +125,14 @@ struct DropoutConfig {
   double attention = 0.0;
 };
 
-enum class Recompute { none, block };
+enum class Recompute {
+  none,   ///< keep all that the backward pass needs
+  cheap,  ///< make the results of norms and activations again
+  block,  ///< keep only each block's input
+};
 
 struct MemoryConfig {
-  Recompute recompute = Recompute::none;
+  Recompute recompute = Recompute::cheap;
 };
 
 enum class ProgressMode { automatic, on, off };

@@ -48,7 +48,7 @@ model::Pass DistilWork::pass(Tape* tape, int slot) {
                   .attention = static_cast<float>(settings_.dropout.attention),
                   .seed = settings_.seed,
                   .step = step_};
-  pass.recompute = settings_.recompute;
+  pass.recompute = settings_.recompute == Recompute::block;
   if (tap)
     pass.tap = [this, slot](std::int64_t layer, const Var& states) { tap(slot, layer, states); };
   // Gradients are final with the last micro-batch that has tokens; empty ones run nothing.
@@ -59,6 +59,7 @@ model::Pass DistilWork::pass(Tape* tape, int slot) {
 }
 
 pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundle& in) {
+  if (tape != nullptr) tape->set_remakes(settings_.recompute == Recompute::cheap);
   const model::Pass student_pass = pass(tape, slot);
   Var teacher_states, student_states;
   if (teacher_ != nullptr) {

@@ -22,7 +22,7 @@ class DistilWork : public pipeline::StageWork {
   struct Settings {
     LossConfig loss;
     DropoutConfig dropout;
-    bool recompute = false;
+    Recompute recompute = Recompute::cheap;
     std::uint32_t seed = 0;
   };
 

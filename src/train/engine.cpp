@@ -8,7 +8,7 @@ namespace {
 DistilWork::Settings work_settings(const TrainConfig& config) {
   return {.loss = config.loss,
           .dropout = config.dropout,
-          .recompute = config.memory.recompute == Recompute::block,
+          .recompute = config.memory.recompute,
           .seed = static_cast<std::uint32_t>(config.run.seed)};
 }
 

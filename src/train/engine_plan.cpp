@@ -31,10 +31,8 @@ model::ModelSpec read_student(const TrainConfig& config,
                               std::vector<std::int64_t>& chosen) {
   const ModelConfig& model = config.model;
   if (model.init == Init::path) return read_model_spec(model.path);
-  if (model.init == Init::random) {
-    const std::string path = model.config.empty() ? model.path + "/config.json" : model.config;
-    return model::parse_config(files::read_text(path), path);
-  }
+  if (model.init == Init::random)
+    return model::parse_config(files::read_text(model.config), model.config);
   require(teacher.has_value(), ErrorKind::config, "model.init = teacher_layers needs teacher.path");
   model::ModelSpec spec = *teacher;
   if (model.teacher_layers.every > 0) {

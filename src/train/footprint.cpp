@@ -31,14 +31,16 @@ StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& la
   return size;
 }
 
-// f32 values that a block saves for each token: the residual stream twice, normed inputs, the fused
-// projection and attention's result, and the feed-forward's inner states.
-double saved_per_token(const model::ModelSpec& spec, int tp) {
+// f32 values that a block saves for each token: the residual stream twice, the fused projection and
+// attention's result, the feed-forward's inner states and, unless they are made again, both normed
+// inputs and the activation's result.
+double saved_per_token(const model::ModelSpec& spec, int tp, bool remade) {
   const double hidden = static_cast<double>(spec.hidden);
   const double q = static_cast<double>(spec.heads * spec.head_dim) / tp;
   const double kv = static_cast<double>(spec.kv_heads * spec.head_dim) / tp;
   const double ffn = static_cast<double>(spec.ffn) / tp;
-  return 4 * hidden + 2 * q + 2 * kv + ffn * (spec.gated ? 3 : 2);
+  const double always = 2 * hidden + 2 * q + 2 * kv + ffn * (spec.gated ? 2 : 1);
+  return remade ? always : always + 2 * hidden + ffn;
 }
 
 double multiply_adds(const model::ModelSpec& spec, double layers, bool head) {
@@ -64,7 +66,8 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
       static_cast<double>(config.batch.micro_batch) * static_cast<double>(plan.context);
   const int slots = (config.batch.micro_batches + config.grid.dp - 1) / config.grid.dp;
   const double in_flight = std::min(slots, config.grid.pp - stage);
-  const double block = saved_per_token(plan.student, config.grid.tp);
+  const double block =
+      saved_per_token(plan.student, config.grid.tp, config.memory.recompute == Recompute::cheap);
   const double hidden = static_cast<double>(plan.student.hidden);
   const double per_micro_batch = config.memory.recompute == Recompute::block
                                      ? student.layers * hidden + block / in_flight

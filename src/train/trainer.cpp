@@ -116,15 +116,16 @@ void Trainer::resume_or_start() {
 
 // An export should load on its own, so the tokenizer of the model stays with the run.
 void Trainer::keep_tokenizer() {
-  const std::string& source =
-      config_.model.path.empty() ? config_.teacher.path : config_.model.path;
-  if (source.empty()) return;
+  std::filesystem::path source = config_.model.path;
+  if (config_.model.init == Init::random)
+    source = std::filesystem::path(config_.model.config).parent_path();
+  if (config_.model.init == Init::teacher_layers) source = config_.teacher.path;
   const std::filesystem::path target = std::filesystem::path(config_.run.dir) / "tokenizer";
   std::filesystem::create_directories(target);
   for (const char* name :
        {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "merges.txt",
         "special_tokens_map.json", "generation_config.json", "chat_template.jinja"}) {
-    const std::filesystem::path file = std::filesystem::path(source) / name;
+    const std::filesystem::path file = source / name;
     if (std::filesystem::exists(file))
       std::filesystem::copy_file(file, target / name,
                                  std::filesystem::copy_options::overwrite_existing);
