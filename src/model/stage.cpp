@@ -14,14 +14,25 @@ std::uint32_t dropout_site(std::int64_t layer, DropoutSite site) {
 
 namespace {
 
-kernels::Dropout rows_dropout(const Pass& pass, Tape* tape, float probability, std::uint32_t site) {
-  if (tape == nullptr || probability <= 0) return {};
+// Dropout belongs to training passes, whether or not this call is recorded: a block that will be
+// recomputed runs forward without a tape, and must drop the same.
+kernels::Dropout rows_dropout(const Pass& pass, float probability, std::uint32_t site) {
+  if (pass.tape == nullptr || probability <= 0) return {};
   return {.probability = probability,
           .key0 = pass.dropout.seed,
           .key1 = pass.dropout.step,
           .site = site,
           .positions = pass.rows->positions,
           .samples = pass.rows->samples};
+}
+
+bool trains(const Block& block) {
+  for (const NormWeights* norm : {&block.attention_norm, &block.mlp_norm})
+    if (norm->weight.needs_grad() || norm->bias.needs_grad()) return true;
+  for (const LinearWeights* linear :
+       {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
+    if (linear->weight.needs_grad() || linear->bias.needs_grad()) return true;
+  return false;
 }
 
 // What is recorded after this call is what makes the bucket's gradients.
@@ -38,8 +49,8 @@ Var Stage::embed(const Pass& pass) const {
   Var x = autograd::embedding(pass.tape, embedding_, plan_.shard.first_vocab, rows.ids);
   x = comm::sum_over_group(pass.tape, tp_, x);
   if (spec_.projected()) x = autograd::linear(pass.tape, x, project_in_, WeightLayout::out_in);
-  const auto dropout = rows_dropout(pass, pass.tape, pass.dropout.embedding,
-                                    dropout_site(0, DropoutSite::embedding));
+  const auto dropout =
+      rows_dropout(pass, pass.dropout.embedding, dropout_site(0, DropoutSite::embedding));
   if (spec_.learned_positions) {
     const Var offset =
         autograd::embedding(pass.tape, positions_, -spec_.position_offset, rows.positions);
@@ -54,7 +65,8 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
   Var x = input;
   for (const Block& weights : blocks_) {
     watch_bucket(pass, weights.bucket);
-    if (pass.recompute) {
+    // A frozen block behind frozen ones keeps nothing and is never played back.
+    if (pass.recompute && (x.needs_grad() || trains(weights))) {
       // The copy of the pass keeps the micro-batch alive until it is replayed.
       const Pass again = pass;
       x = autograd::recompute(pass.tape, x, [this, &weights, again](Tape* tape, const Var& in) {
@@ -83,7 +95,7 @@ Var Stage::block(const Block& weights, const Pass& pass, Tape* tape, const Var& 
   const auto merge = [&](const Var& x, const Var& branch, const LinearWeights& last,
                          DropoutSite site) {
     const auto dropout =
-        rows_dropout(pass, tape, pass.dropout.residual, dropout_site(weights.layer + 1, site));
+        rows_dropout(pass, pass.dropout.residual, dropout_site(weights.layer + 1, site));
     return autograd::residual(tape, x, branch, last.bias, dropout);
   };
   Var x = input;
@@ -106,7 +118,7 @@ Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
   const Var in = comm::copy_to_group(tape, tp_, x);
   const Var qkv = autograd::linear(tape, in, weights.qkv.weight, layout, weights.qkv.bias);
   kernels::AttentionDropout dropout;
-  if (tape != nullptr && pass.dropout.attention > 0) {
+  if (pass.tape != nullptr && pass.dropout.attention > 0) {
     dropout = {.probability = pass.dropout.attention,
                .key0 = pass.dropout.seed,
                .key1 = pass.dropout.step,
@@ -116,9 +128,8 @@ Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
   }
   FATHOM_CHECK(!pass.attend || tape == nullptr, "attention to a cache has no gradient");
   const Var mixed =
-      pass.attend
-          ? Var(pass.attend(weights, qkv.value))
-          : autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
+      pass.attend ? Var(pass.attend(weights, qkv.value))
+                  : autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
   const Var out = autograd::linear(tape, mixed, weights.attention_out.weight, layout);
   return comm::sum_over_group(tape, tp_, out);
 }
