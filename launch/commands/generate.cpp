@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "core/log.h"
 #include "core/timer.h"
@@ -15,15 +16,25 @@
 namespace fathom::launch {
 namespace {
 
-std::vector<std::string> read_prompts(const options::GenerateRequest& request) {
+// The prompt file as rank 0 sees it: only that rank has the launcher's standard input. Collective.
+std::string read_prompt_file(comm::Communicator& world, const std::string& name) {
+  std::ostringstream text;
+  if (world.rank() == 0) {
+    std::ifstream file;
+    if (name != "-") file.open(name);
+    std::istream& in = name == "-" ? std::cin : file;
+    require(static_cast<bool>(in), ErrorKind::io, name, ": cannot be read");
+    for (std::string line; std::getline(in, line);) text << line << "\n";
+  }
+  return world.broadcast_text(text.str(), 0);
+}
+
+std::vector<std::string> read_prompts(comm::Communicator& world,
+                                      const options::GenerateRequest& request) {
   if (!request.prompt.empty()) return {request.prompt};
-  std::ifstream file;
-  const bool standard_input = request.prompt_file == "-";
-  if (!standard_input) file.open(request.prompt_file);
-  std::istream& in = standard_input ? std::cin : file;
-  require(static_cast<bool>(in), ErrorKind::io, request.prompt_file, ": cannot be read");
+  std::istringstream text(read_prompt_file(world, request.prompt_file));
   std::vector<std::string> prompts;
-  for (std::string line; std::getline(in, line);)
+  for (std::string line; std::getline(text, line);)
     if (!line.empty()) prompts.push_back(line);
   require(!prompts.empty(), ErrorKind::data, request.prompt_file, ": holds no prompt");
   return prompts;
@@ -106,7 +117,7 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
           source.tokenizer.string(), ": ", tokenizer->vocab_size(), " ids for a model of ",
           source.plan.student.vocab);
   const PromptEncoder encoder(request, *tokenizer);
-  const std::vector<std::string> texts = read_prompts(request);
+  const std::vector<std::string> texts = read_prompts(session.world(), request);
   std::vector<generate::Prompt> prompts;
   for (std::size_t i = 0; i < texts.size(); ++i) prompts.push_back({encoder.encode(texts[i]), i});
 
@@ -115,11 +126,13 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
   generate::Generator generator(engine.student(), grid,
                                 generator_options(request, source.plan.student, encoder));
   const bool speaks = session.world().rank() == 0;
-  std::size_t produced = 0;
+  std::size_t produced = 0, streamed = 0;
   const auto stream = [&](std::size_t prompt, const generate::Choice& choice) {
-    (void)prompt;
     ++produced;
-    if (request.stream && speaks && !tokenizer->is_special(choice.id))
+    if (!request.stream || !speaks) return;
+    if (prompt != streamed) std::cout << "\n";
+    streamed = prompt;
+    if (!tokenizer->is_special(choice.id))
       std::cout << tokenizer->token_bytes(choice.id) << std::flush;
   };
   const Timer timer;
