@@ -41,7 +41,7 @@ void require_same_data(const DataIdentity& saved, const DataIdentity& now) {
   compare(differences, "samples per step", saved.samples_per_step, now.samples_per_step);
   require(differences.empty(), ErrorKind::config,
           "the training data differs from the checkpoint's:", differences,
-          "\nrestore the former values, or start the data anew with data.reset=true");
+          "\nrestore the former values, or start the data anew with run.reset_data=true");
 }
 
 TrainBatches::TrainBatches(const Dataset& dataset, BatchPlan plan, std::uint64_t seed, bool shuffle)

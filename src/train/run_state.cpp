@@ -49,6 +49,7 @@ std::string to_json(const RunState& state) {
   const nlohmann::json json = {{"step", state.step},
                                {"optimizer_steps", state.optimizer_steps},
                                {"model_config", state.model_config},
+                               {"data_start", state.data_start},
                                {"data",
                                 {{"content", data.content},
                                  {"context", data.context},
@@ -67,6 +68,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.step = json.at("step");
     state.optimizer_steps = json.at("optimizer_steps");
     state.model_config = json.at("model_config");
+    state.data_start = json.at("data_start");
     state.data = {.content = data.at("content"),
                   .context = data.at("context"),
                   .overlong = data.at("overlong"),

@@ -14,7 +14,8 @@ struct RunState {
   std::int64_t step = 0;             ///< optimizer steps done
   std::int64_t optimizer_steps = 0;  ///< updates that the moments have seen
   data::DataIdentity data;
-  std::string model_config;  ///< config.json of the student
+  std::int64_t data_start = 0;  ///< the step that took sample 0 of the data set
+  std::string model_config;     ///< config.json of the student
 };
 
 /// JSON of a state, and back; throws Error(io) naming `origin`.

@@ -9,6 +9,7 @@
 #include "eval/token_metrics.h"
 #include "kernels/peak.h"
 #include "train/lr_schedule.h"
+#include "train/metrics/format.h"
 
 namespace fathom::train {
 namespace {
@@ -104,7 +105,7 @@ void Trainer::resume_or_start() {
   if (hooks_.check_resume) hooks_.check_resume(reader->manifest().run.config);
   const RunState state =
       parse_run_state(reader->manifest().run.state, (reader->folder() / "manifest.json").string());
-  if (!config_.run.reset_data) data::require_same_data(state.data, batches_->identity());
+  data_start_ = continued_data(state);
   engine_.load_teacher();
   restore(engine_, *reader, !config_.run.reset_optimizer);
   engine_.optimizer().set_steps(config_.run.reset_optimizer ? 0 : state.optimizer_steps);
@@ -112,6 +113,14 @@ void Trainer::resume_or_start() {
   resumed_ = state.step;
   log_info("resumed from ", reader->folder().string(), " (saved by ", reader->manifest().run.grid,
            ")");
+}
+
+// Where the training data began. Other data than before starts anew, if it may; later resumes of
+// the same recipe then find it unchanged.
+std::int64_t Trainer::continued_data(const RunState& saved) const {
+  if (saved.data == batches_->identity()) return saved.data_start;
+  if (!config_.run.reset_data) data::require_same_data(saved.data, batches_->identity());
+  return saved.step;
 }
 
 // An export should load on its own, so the tokenizer of the model stays with the run.
@@ -150,16 +159,24 @@ void Trainer::log_start() {
            static_cast<std::int64_t>(peak_flops_ / 1e9), " GFLOP/s");
 }
 
+// What the backward pass keeps, once: by operation, for the largest micro-batch of rank 0's stage.
+void Trainer::log_saved_bytes() {
+  std::ostringstream text;
+  for (const auto& [operation, bytes] : engine_.work().saved_bytes())
+    if (bytes > 0) text << "  " << operation << " " << format_bytes(static_cast<std::int64_t>(bytes));
+  log_info("kept for the backward pass of a micro-batch:", text.str());
+}
+
 void Trainer::note(const char* name) {
   if (hooks_.watchdog != nullptr) hooks_.watchdog->note({.step = steps_done_, .name = name});
 }
 
-std::vector<data::MicroBatch> Trainer::slots_of(std::int64_t step) const {
+std::vector<data::MicroBatch> Trainer::slots_of(std::int64_t data_step) const {
   const data::Share share =
       data::share_of(config_.batch.micro_batches, grid_.place().dp, grid_.shape().dp);
   std::vector<data::MicroBatch> slots;
   for (std::int64_t slot = 0; slot < share.slots; ++slot)
-    slots.push_back(batches_->slot(step, share, slot));
+    slots.push_back(batches_->slot(data_step, share, slot));
   return slots;
 }
 
@@ -173,9 +190,10 @@ void Trainer::require_finite(double loss, double norm) {
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
-  std::vector<data::MicroBatch> slots = slots_of(index);
+  const std::int64_t data_step = index - data_start_;
+  std::vector<data::MicroBatch> slots = slots_of(data_step);
   const Work work = count_work(slots, grid_.dp());
-  const std::int64_t labels = batches_->counts(index).label_tokens;
+  const std::int64_t labels = batches_->counts(data_step).label_tokens;
   const auto observer = [&](const pipeline::Action& action) {
     if (hooks_.watchdog != nullptr)
       hooks_.watchdog->note({.step = index,
@@ -234,6 +252,7 @@ void Trainer::begin_save() {
   state.step = steps_done_;
   state.optimizer_steps = engine_.optimizer().steps();
   state.data = batches_->identity();
+  state.data_start = data_start_;
   state.model_config = model::config_json(engine_.plan().student);
   checkpoints::RunInfo info{.step = steps_done_,
                             .state = to_json(state),
@@ -255,11 +274,14 @@ void Trainer::run() {
     if (sinks_) sinks_->evaluation(metrics);
   };
   const RunConfig& run = config_.run;
+  bool first = true;
   if (steps_done_ >= run.steps)
     log_info("the run is complete: ", steps_done_, " of ", run.steps, " steps are done");
   if (eval_batches_ && !resumed_) told(evaluate());
   while (steps_done_ < run.steps) {
     const StepMetrics metrics = step();
+    if (first) log_saved_bytes();
+    first = false;
     if (sinks_) sinks_->step(metrics);
     if (const auto saved = writer_.try_finish(grid_.world())) report_save(*saved);
     const bool last = steps_done_ == run.steps;

@@ -54,7 +54,9 @@ class Trainer {
   void report_save(const checkpoints::SaveResult& result);
   void note(const char* name);
   void log_start();
-  std::vector<data::MicroBatch> slots_of(std::int64_t step) const;
+  void log_saved_bytes();
+  std::int64_t continued_data(const RunState& saved) const;
+  std::vector<data::MicroBatch> slots_of(std::int64_t data_step) const;
   void require_finite(double loss, double norm);
 
   TrainConfig config_;
@@ -69,6 +71,7 @@ class Trainer {
   checkpoints::CheckpointWriter writer_;
   std::unique_ptr<MetricSinks> sinks_;  // rank 0
   std::int64_t steps_done_ = 0;
+  std::int64_t data_start_ = 0;  // the step that took sample 0 of the training set
   std::optional<std::int64_t> resumed_;
   double peak_flops_ = 0;  // of all ranks together, per second
 };

@@ -150,7 +150,7 @@ TEST_F(Batches, ChangedDataIsRefusedOnResume) {
     expect_error(ErrorKind::config, parts, [&] { require_same_data(saved, now); });
   };
   const Dataset shorter(open(growing(24)), 64, Overlong::refuse);
-  refuse({"context length: was 1000, is 64", "data.reset=true"},
+  refuse({"context length: was 1000, is 64", "run.reset_data=true"},
          TrainBatches(shorter, {4, 2}, 7).identity());
   auto other = growing(24);
   other[3].ids[0] = 99;
