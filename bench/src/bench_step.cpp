@@ -39,14 +39,13 @@ std::optional<Options> parse(int argc, char** argv) {
   train::TrainConfig& config = options.config;
   config.model.init = train::Init::random;
   config.batch = {.micro_batch = 4, .micro_batches = 1};
-  std::string teacher_dtype = "f32";
-  bool recompute = false;
+  std::string teacher_dtype = "f32", recompute = "cheap", student;
   po::options_description table("bench_step");
   auto add = table.add_options();
   const auto text = [](std::string* to) { return po::value(to); };
   const auto number = [](int* to) { return po::value(to)->default_value(*to); };
   add("help", "show this and stop");
-  add("student", text(&config.model.path)->required(), "folder with the student's config.json");
+  add("student", text(&student)->required(), "folder with the student's config.json");
   add("teacher", text(&config.teacher.path), "the same of a frozen teacher: distillation");
   add("teacher-dtype", text(&teacher_dtype)->default_value(teacher_dtype), "f32 or bf16");
   add("batch", number(&config.batch.micro_batch), "sequences of a micro-batch");
@@ -55,7 +54,7 @@ std::optional<Options> parse(int argc, char** argv) {
   add("tp", number(&config.grid.tp), "tensor ranks");
   add("pp", number(&config.grid.pp), "pipeline stages");
   add("dp", number(&config.grid.dp), "data-parallel ranks");
-  add("recompute", po::bool_switch(&recompute), "run blocks again instead of saving activations");
+  add("recompute", text(&recompute)->default_value(recompute), "none, cheap or block");
   add("warmup", number(&options.warmup), "steps before the timed ones");
   add("steps", number(&options.steps), "timed steps of a report");
   add("serve", po::bool_switch(&options.serve), "report once for each line of standard input");
@@ -66,11 +65,16 @@ std::optional<Options> parse(int argc, char** argv) {
     return std::nullopt;
   }
   po::notify(values);
+  config.model.config = student + "/config.json";
   require(teacher_dtype == "f32" || teacher_dtype == "bf16", ErrorKind::usage, "--teacher-dtype ",
           teacher_dtype, ": f32 or bf16");
+  require(recompute == "none" || recompute == "cheap" || recompute == "block", ErrorKind::usage,
+          "--recompute ", recompute, ": none, cheap or block");
   require(options.steps > 0, ErrorKind::usage, "--steps ", options.steps, ": at least 1");
   config.teacher.dtype = teacher_dtype == "bf16" ? DType::bf16 : DType::f32;
-  if (recompute) config.memory.recompute = train::Recompute::block;
+  config.memory.recompute = recompute == "none"    ? train::Recompute::none
+                            : recompute == "block" ? train::Recompute::block
+                                                   : train::Recompute::cheap;
   if (!config.teacher.path.empty()) config.loss = {.ce_weight = 0.5, .kl_weight = 0.5};
   return options;
 }

@@ -32,24 +32,26 @@ Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, con
   if (bias.defined()) kernels::add_bias(y.value, bias.value);
   if (!y.needs_grad()) return y;
   FATHOM_CHECK(!weight.slot || w.dtype() == DType::f32, "a bf16 weight cannot be trained");
-  const Tensor kept = weight.slot ? x.value : Tensor();
-  tape->record(
-      "linear", {kept},
-      [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), bias_slot = bias.slot,
-       outputs = y.value.columns()] {
-        const Tensor dy = slot->take();
-        if (!dy.defined()) return;
-        if (weight.slot)
-          accumulate_weight_gradient(layout, kept, dy, weight.slot->target(dy.device(), w.shape()));
-        if (bias_slot) {
-          kernels::accumulate_column_sums(dy, bias_slot->sum_target(dy.device(), {outputs}));
-        }
-        if (x_slot) {
-          const auto target = x_slot->target(dy.device(), x_shape);
-          kernels::gemm(dy, Trans::no, w, out_in ? Trans::no : Trans::yes, target.tensor, 1.0f,
-                        target.accumulate ? 1.0f : 0.0f);
-        }
-      });
+  const Remake remake = weight.slot ? x.remake : Remake();
+  const Tensor kept = weight.slot && !remake ? x.value : Tensor();
+  tape->record("linear", {kept},
+               [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), bias_slot = bias.slot,
+                outputs = y.value.columns()] {
+                 const Tensor dy = slot->take();
+                 if (!dy.defined()) return;
+                 if (weight.slot)
+                   accumulate_weight_gradient(layout, remake ? remake() : kept, dy,
+                                              weight.slot->target(dy.device(), w.shape()));
+                 if (bias_slot) {
+                   kernels::accumulate_column_sums(dy,
+                                                   bias_slot->sum_target(dy.device(), {outputs}));
+                 }
+                 if (x_slot) {
+                   const auto target = x_slot->target(dy.device(), x_shape);
+                   kernels::gemm(dy, Trans::no, w, out_in ? Trans::no : Trans::yes, target.tensor,
+                                 1.0f, target.accumulate ? 1.0f : 0.0f);
+                 }
+               });
   return y;
 }
 

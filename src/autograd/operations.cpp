@@ -14,6 +14,12 @@ Var norm(Tape* tape, kernels::NormKind kind, float eps, const Var& x, const Var&
   const Tensor stats = Tensor::empty(device, {x.value.rows(), 2});
   kernels::norm_forward(kind, eps, x.value, weight.value, bias.value, y.value, stats);
   if (!y.needs_grad()) return y;
+  if (tape->remakes())
+    y.remake = [=, in = x.value, scale = weight.value, shift = bias.value] {
+      const Tensor again = Tensor::empty(in.device(), in.shape());
+      kernels::norm_forward(kind, eps, in, scale, shift, again, stats);  // the same statistics
+      return again;
+    };
   tape->record("norm", {x.value, stats}, [=, slot = y.slot, y_shape = y.value.shape()] {
     const Tensor dy = slot->take();
     if (!dy.defined()) return;
@@ -33,6 +39,12 @@ Var activation(Tape* tape, kernels::Activation kind, const Var& x, const Var& bi
   Var y(Tensor::empty(x.value.device(), x.value.shape()), result_slot(tape, {&x, &bias}));
   kernels::activation_forward(kind, x.value, bias.value, y.value);
   if (!y.needs_grad()) return y;
+  if (tape->remakes())
+    y.remake = [kind, in = x.value, shift = bias.value] {
+      const Tensor again = Tensor::empty(in.device(), in.shape());
+      kernels::activation_forward(kind, in, shift, again);
+      return again;
+    };
   tape->record("activation", {x.value}, [=, slot = y.slot] {
     Tensor dy = slot->take();
     if (!dy.defined()) return;
@@ -52,6 +64,12 @@ Var gated(Tape* tape, kernels::Activation kind, const Var& x) {
   Var y(Tensor::empty(device, {x.value.rows(), x.value.columns() / 2}), result_slot(tape, {&x}));
   kernels::gated_forward(kind, x.value, y.value);
   if (!y.needs_grad()) return y;
+  if (tape->remakes())
+    y.remake = [kind, in = x.value] {
+      const Tensor again = Tensor::empty(in.device(), {in.rows(), in.columns() / 2});
+      kernels::gated_forward(kind, in, again);
+      return again;
+    };
   tape->record("activation", {x.value}, [=, slot = y.slot] {
     const Tensor dy = slot->take();
     if (!dy.defined()) return;

@@ -70,15 +70,16 @@ std::shared_ptr<GradSlot> result_slot(const Tape* tape, std::initializer_list<co
 Var recompute(Tape* tape, const Var& input, const Recomputable& f) {
   if (tape == nullptr) return f(nullptr, input);
   Var out(f(nullptr, input).value, std::make_shared<GradSlot>());
-  tape->record("recompute", {input.value}, [input, f, slot = out.slot] {
-    Tensor gradient = slot->take();
-    if (!gradient.defined()) return;
-    Tape replay;
-    const Var again = f(&replay, input);
-    if (!again.needs_grad()) return;
-    again.slot->add(std::move(gradient));
-    replay.backward();
-  });
+  tape->record("recompute", {input.value},
+               [input = Var(input.value, input.slot), f, slot = out.slot] {
+                 Tensor gradient = slot->take();
+                 if (!gradient.defined()) return;
+                 Tape replay;
+                 const Var again = f(&replay, input);
+                 if (!again.needs_grad()) return;
+                 again.slot->add(std::move(gradient));
+                 replay.backward();
+               });
   return out;
 }
 

@@ -44,12 +44,16 @@ class GradSlot {
   bool persistent_ = false;
 };
 
+/// Makes a value again, bit for bit, from what the tape keeps anyway.
+using Remake = std::function<Tensor()>;
+
 /// A value in a computation: a tensor, and a gradient slot if something before it is trained. It
 /// does not keep the tape's memory alive: an operation saves what its backward step needs and no
 /// more.
 struct Var {
   Tensor value;
   std::shared_ptr<GradSlot> slot;
+  Remake remake;  ///< empty unless an operation that needs the value later should make it again
 
   Var() = default;
   explicit Var(Tensor v) : value(std::move(v)) {}
@@ -76,6 +80,11 @@ class Tape {
   /// Runs `hook` when everything recorded after this point has been played back.
   void on_backward(std::function<void()> hook) { record("hook", {}, std::move(hook)); }
 
+  /// Whether cheap element-wise results (norms, activations) are made again in the backward pass
+  /// instead of being kept for it. Set before anything is recorded; off at first.
+  void set_remakes(bool remakes) { remakes_ = remakes; }
+  bool remakes() const { return remakes_; }
+
   bool empty() const { return steps_.empty(); }
   const SavedBytes& saved_bytes() const { return saved_bytes_; }
 
@@ -83,6 +92,7 @@ class Tape {
   std::vector<std::function<void()>> steps_;
   SavedBytes saved_bytes_;
   std::map<const void*, bool> counted_;
+  bool remakes_ = false;
 };
 
 /// A slot for an operation's result: empty if the tape is null or no input needs a gradient.

@@ -15,6 +15,7 @@ void all_reduce(Communicator& group, const Tensor& tensor, ReduceOp op) {
 Var copy_to_group(Tape* tape, Communicator* group, const Var& x) {
   if (group == nullptr || group->size() == 1 || tape == nullptr || !x.needs_grad()) return x;
   Var y(x.value, std::make_shared<autograd::GradSlot>());
+  y.remake = x.remake;
   tape->record("collective", {}, [group, slot = y.slot, x_slot = x.slot] {
     Tensor gradient = slot->take();
     // A micro-batch without labels: no rank of the group has a gradient, for all run the same
