@@ -17,7 +17,8 @@ namespace {
 constexpr std::size_t kElements = 40;
 constexpr int kDirections = 3;
 
-// What an input's slot holds before the backward pass.
+// What an input's slot holds before the backward pass. With looked_at the test also holds the
+// gradient of the result.
 enum class SlotState { empty, looked_at, parameter };
 
 double dot(const Doubles& a, const Doubles& b) {
@@ -66,8 +67,13 @@ class Run {
 
   void backward(Device& device, const Doubles& dy) {
     ASSERT_TRUE(output_.needs_grad());
-    output_.slot->add(Tensor::from_host(device, output_.value.shape(), narrow(dy)));
+    Tensor gradient = Tensor::from_host(device, output_.value.shape(), narrow(dy));
+    const Tensor held = state_ == SlotState::looked_at ? gradient : Tensor();
+    output_.slot->add(std::move(gradient));
     tape_.backward();
+    if (held.defined()) {
+      EXPECT_EQ(to_host(held), narrow(dy)) << "the result's gradient, which others hold";
+    }
   }
 
   // What the backward pass added for input i.

@@ -297,6 +297,24 @@ TEST_P(Rows, EmbeddingOfARange) {
   }
 }
 
+// Ids just before and just behind the range leave their neighbours' gradients alone.
+TEST(Embedding, GradientsStayInTheRange) {
+  const auto device = make_test_device();
+  constexpr std::int64_t kColumns = 70;
+  const Tensor all = Tensor::zeros(*device, {5, kColumns});
+  const Var table(Tensor::zeros(*device, {3, kColumns}),
+                  std::make_shared<autograd::GradSlot>(all.slice_rows(1, 3)));
+  const std::vector<std::int32_t> ids{9, 10, 12, 13};  // the range is 10, 11, 12
+  Tape tape;
+  const Var y = autograd::embedding(&tape, table, 10, Tensor::from_host(*device, {4}, ids));
+  y.slot->add(Tensor::from_host(*device, {4, kColumns}, std::vector<float>(4 * kColumns, 1.0f)));
+  tape.backward();
+  const std::vector<float> gradient = to_host(all);
+  for (std::int64_t row = 0; row < 5; ++row)
+    for (std::int64_t c = 0; c < kColumns; ++c)
+      ASSERT_EQ(gradient[at(row * kColumns + c)], row == 1 || row == 3 ? 1.0f : 0.0f) << row;
+}
+
 // A tensor rank may hold no entry of a small vocabulary: all its rows are zero, not left over.
 TEST(Embedding, OfAnEmptyRange) {
   const auto device = make_test_device();
