@@ -20,8 +20,9 @@ int launched_rank() {
 }
 
 void report(int rank, const std::string& message) {
-  // Rank 0's report ends the job; whoever still lives after this long has something else to say.
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  // Rank 0's report ends the job, which takes mpirun up to a second before MPI has started; whoever
+  // still lives after this long has something else to say.
+  if (rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   logger().end_status();
   std::cerr << "fathom: " << (rank != 0 ? "rank " + std::to_string(rank) + ": " : "") << message
             << std::endl;

@@ -51,7 +51,8 @@ void load_source(train::Engine& engine, const SourcePlan& source) {
                            train::HfWeights(source.source.model, source.plan.student.family));
     return;
   }
-  auto reader = checkpoints::CheckpointReader::open(engine.grid().world(), source.checkpoint);
+  auto reader = checkpoints::CheckpointReader::open(engine.grid().world(), source.checkpoint,
+                                                    {.verify = true});
   train::restore(engine, reader, false);
 }
 

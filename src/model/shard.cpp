@@ -24,7 +24,8 @@ std::string allowed_tp(const ModelSpec& spec) {
 Shard make_shard(const ModelSpec& spec, int rank, int size, std::int64_t loss_vocab) {
   require(divides(spec, size), ErrorKind::config, "grid.tp = ", size,
           " does not divide a model of ", spec.heads, " attention heads, ", spec.kv_heads,
-          " key/value heads and ", spec.ffn, " feed-forward columns; allowed: ", allowed_tp(spec));
+          " key/value heads, ", spec.ffn, " feed-forward columns and a vocabulary of ", spec.vocab,
+          "; allowed: ", allowed_tp(spec));
   Shard shard;
   shard.rank = rank;
   shard.size = size;

@@ -94,7 +94,7 @@ void Trainer::resume_or_start() {
       log_info("removed ", name, ", left by an interrupted save");
   std::optional<checkpoints::CheckpointReader> reader;
   if (config_.run.resume != Resume::never)
-    reader = checkpoints::CheckpointReader::open_latest(world, config_.run.dir);
+    reader = checkpoints::CheckpointReader::open_latest(world, config_.run.dir, {.verify = true});
   require(reader.has_value() || config_.run.resume != Resume::must, ErrorKind::io, config_.run.dir,
           ": run.resume = must, but there is no checkpoint");
   if (!reader) {
@@ -163,7 +163,8 @@ void Trainer::log_start() {
 void Trainer::log_saved_bytes() {
   std::ostringstream text;
   for (const auto& [operation, bytes] : engine_.work().saved_bytes())
-    if (bytes > 0) text << "  " << operation << " " << format_bytes(static_cast<std::int64_t>(bytes));
+    if (bytes > 0)
+      text << "  " << operation << " " << format_bytes(static_cast<std::int64_t>(bytes));
   log_info("kept for the backward pass of a micro-batch:", text.str());
 }
 

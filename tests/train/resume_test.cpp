@@ -24,7 +24,7 @@ constexpr int kSteps = 10;
 /// The grids of this rank count that the tests start on; each is resumed on the next.
 std::vector<comm::GridShape> started_grids(int ranks) {
   if (ranks != 4) return small::grids(ranks);
-  return {{.dp = 1, .pp = 2, .tp = 2}, {.dp = 2, .pp = 2, .tp = 1}, {.dp = 1, .pp = 1, .tp = 4}};
+  return {{.dp = 1, .pp = 2, .tp = 2}, {.dp = 2, .pp = 2, .tp = 1}};
 }
 
 comm::GridShape next_grid(const comm::GridShape& grid) {
@@ -49,36 +49,54 @@ std::vector<json> metrics(const fs::path& run, const std::string& kind = "") {
 
 class Resuming : public ::testing::TestWithParam<comm::GridShape> {
  protected:
-  Resuming()
-      : files_(test::world(), [](const fs::path& folder) {
-          small::write_models(folder);
-          testing::write_tokens(folder / "tokens.h5", 100, 2, 40, small::kVocab, 3);
-          testing::write_tokens(folder / "other.h5", 100, 2, 40, small::kVocab, 4);
-          testing::write_tokens(folder / "eval.h5", 7, 5, 30, small::kVocab, 5);
-          // As many different lengths as records: a batch's size tells which record it is.
-          testing::write_tokens(folder / "distinct.h5", 24, 2, 25, small::kVocab, 6);
-        }) {
+  static void SetUpTestSuite() {
     logger().set_quiet(true);
+    files_ = new testing::SharedDirectory(test::world(), [](const fs::path& folder) {
+      small::write_models(folder);
+      testing::write_tokens(folder / "tokens.h5", 100, 2, 40, small::kVocab, 3);
+      testing::write_tokens(folder / "other.h5", 100, 2, 40, small::kVocab, 4);
+      testing::write_tokens(folder / "eval.h5", 7, 5, 30, small::kVocab, 5);
+      // As many different lengths as records: a batch's size tells which record it is.
+      testing::write_tokens(folder / "distinct.h5", 24, 2, 25, small::kVocab, 6);
+    });
   }
-  void TearDown() override { test::world().barrier(); }
+  static void TearDownTestSuite() {
+    test::world().barrier();
+    delete files_;
+  }
 
-  TrainConfig config(const std::string& run, const comm::GridShape& grid) const {
-    TrainConfig config = small::config(files_.path(), grid);
-    config.run.dir = files_ / run;
+  /// A folder of this test's own.
+  static fs::path run_folder(const std::string& name) {
+    std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(test.begin(), test.end(), '/', '_');
+    return *files_ / (test + "_" + name);
+  }
+
+  /// The run that never stops, made once for each grid.
+  static fs::path straight_run() {
+    const fs::path run = *files_ / ("straight_" + small::name_of(GetParam()));
+    const bool made = test::world().all_agree(fs::exists(run));
+    if (!made) train(config(run, GetParam()));
+    return run;
+  }
+
+  static TrainConfig config(const fs::path& run, const comm::GridShape& grid) {
+    TrainConfig config = small::config(files_->path(), grid);
+    config.run.dir = run;
     config.run.steps = kSteps;
     config.run.save_every = 1;
     config.run.keep = 0;
     config.run.eval_every = 5;
-    config.data.train = files_ / "tokens.h5";
-    config.data.eval = files_ / "eval.h5";
+    config.data.train = *files_ / "tokens.h5";
+    config.data.eval = *files_ / "eval.h5";
     config.schedule.warmup_steps = 3;
     config.log.tensorboard = false;
     config.log.progress = ProgressMode::off;
     config.run.quiet = true;
     return config;
   }
-  TrainConfig resumed(TrainConfig config, const std::string& run) const {
-    config.run.dir = files_ / run;
+  static TrainConfig resumed(const fs::path& run, const comm::GridShape& grid = GetParam()) {
+    TrainConfig config = Resuming::config(run, grid);
     config.run.resume = Resume::must;
     return config;
   }
@@ -92,38 +110,37 @@ class Resuming : public ::testing::TestWithParam<comm::GridShape> {
   }
 
   /// A copy of a run as it was when it had just saved `step`, but with the metrics of the rest.
-  void stop_at(const std::string& from, std::int64_t step, const std::string& to) const {
+  static fs::path stopped_at(std::int64_t step, const fs::path& run, const std::string& name) {
+    const fs::path copy = run_folder(name);
     if (test::world().rank() == 0) {
-      fs::copy(files_ / from, files_ / to, fs::copy_options::recursive);
-      for (const std::int64_t saved : checkpoints::committed_steps(files_ / to))
-        if (saved > step) fs::remove_all(files_ / to / checkpoints::step_name(saved));
-      checkpoints::write_latest(files_ / to, step);
+      fs::copy(run, copy, fs::copy_options::recursive);
+      for (const std::int64_t saved : checkpoints::committed_steps(copy))
+        if (saved > step) fs::remove_all(copy / checkpoints::step_name(saved));
+      checkpoints::write_latest(copy, step);
     }
     test::world().barrier();
+    return copy;
   }
 
-  testing::SharedDirectory files_;
+  inline static testing::SharedDirectory* files_ = nullptr;
 };
 
 TEST_P(Resuming, OnTheSameGridBitForBit) {
-  const TrainConfig straight = config("straight", GetParam());
-  train(straight);
+  const fs::path straight = straight_run();
   for (const int step : {1, 5}) {
-    const std::string run = "from_" + std::to_string(step);
-    stop_at("straight", step, run);
-    train(resumed(straight, run));
+    const fs::path run = stopped_at(step, straight, std::to_string(step));
+    train(resumed(run));
     if (test::world().rank() == 0) {
-      EXPECT_EQ(metrics(files_ / run), metrics(files_ / "straight"));
+      EXPECT_EQ(metrics(run), metrics(straight));
     }
   }
 }
 
 TEST_P(Resuming, OnAnotherGridToRounding) {
-  train(config("straight", GetParam()));
-  stop_at("straight", 4, "other");
-  train(resumed(config("other", next_grid(GetParam())), "other"));
+  const fs::path straight = straight_run(), run = stopped_at(4, straight, "run");
+  train(resumed(run, next_grid(GetParam())));
   if (test::world().rank() != 0) return;
-  const auto lines = metrics(files_ / "other"), expected = metrics(files_ / "straight");
+  const auto lines = metrics(run), expected = metrics(straight);
   ASSERT_EQ(lines.size(), expected.size());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const double loss = expected[i].at("loss");
@@ -135,44 +152,46 @@ TEST_P(Resuming, OnAnotherGridToRounding) {
 }
 
 TEST_P(Resuming, FromACheckpointBeforeTheFirstStep) {
-  const TrainConfig straight = config("straight", GetParam());
-  train(straight);
+  const fs::path straight = straight_run(), run = run_folder("run");
   {
+    const TrainConfig config = Resuming::config(run, GetParam());
     const auto device = make_cpu_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(test::world(), GetParam());
-    Engine engine(*device, grid, straight, make_engine_plan(straight), true);
+    Engine engine(*device, grid, config, make_engine_plan(config), true);
     engine.load_initial_weights();
-    const auto saved = checkpoints::load_manifest(files_ / "straight" / checkpoints::step_name(1));
-    RunState state = parse_run_state(saved.run.state, "manifest.json");
-    state.step = state.optimizer_steps = 0;
-    checkpoints::CheckpointWriter writer(files_ / "zero", {});
-    checkpoints::RunInfo info = saved.run;
-    info.step = 0;
+    checkpoints::RunInfo info = checkpoints::load_manifest(straight / "step_00000001").run;
+    RunState state = parse_run_state(info.state, "manifest.json");
+    info.step = state.step = state.optimizer_steps = 0;
     info.state = to_json(state);
+    checkpoints::CheckpointWriter writer(run, {});
     writer.begin(test::world(), info, snapshot(engine, true));
     writer.finish(test::world());
   }
-  train(resumed(straight, "zero"));
+  train(resumed(run));
   if (test::world().rank() != 0) return;
-  EXPECT_EQ(metrics(files_ / "zero", "step"), metrics(files_ / "straight", "step"));
+  EXPECT_EQ(metrics(run, "step"), metrics(straight, "step"));
 }
 
 TEST_P(Resuming, EveryEpochIsCompleteWhenStoppedInOne) {
-  if (GetParam().dp > 1) GTEST_SKIP() << "one record a step";
-  TrainConfig straight = config("straight", GetParam());
-  straight.batch = {.micro_batch = 1, .micro_batches = 1};
-  straight.data.train = files_ / "distinct.h5";
-  straight.data.eval = "";
-  straight.run.eval_every = 0;
-  straight.run.steps = 3 * 24;
-  straight.run.save_every = 30;
-  train(straight);
-  stop_at("straight", 30, "stopped");
-  train(resumed(straight, "stopped"));
+  if (GetParam().dp > 1 || GetParam().tp > 1) GTEST_SKIP() << "one record a step, one axis";
+  const auto configured = [](const fs::path& run) {
+    TrainConfig config = Resuming::config(run, GetParam());
+    config.batch = {.micro_batch = 1, .micro_batches = 1};
+    config.data.train = *files_ / "distinct.h5";
+    config.data.eval = "";
+    config.run.eval_every = 0;
+    config.run.steps = 3 * 24;
+    config.run.save_every = 30;
+    return config;
+  };
+  const fs::path straight = run_folder("straight");
+  train(configured(straight));
+  const fs::path run = stopped_at(30, straight, "stopped");
+  train(configured(run));
   if (test::world().rank() != 0) return;
-  const auto lines = metrics(files_ / "stopped");
+  const auto lines = metrics(run);
   ASSERT_EQ(lines.size(), 72u);
-  EXPECT_EQ(lines, metrics(files_ / "straight"));
+  EXPECT_EQ(lines, metrics(straight));
   for (std::size_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int> seen;
     for (std::size_t i = 0; i < 24; ++i) seen.insert(lines[24 * epoch + i].at("tokens").get<int>());
@@ -181,25 +200,24 @@ TEST_P(Resuming, EveryEpochIsCompleteWhenStoppedInOne) {
 }
 
 TEST_P(Resuming, OtherDataIsRefusedOrStartsItsOwnOrder) {
-  train(config("straight", GetParam()));
-  stop_at("straight", 5, "other");
-  TrainConfig changed = resumed(config("other", GetParam()), "other");
-  changed.data.train = files_ / "other.h5";
+  const fs::path run = stopped_at(5, straight_run(), "run");
+  TrainConfig changed = resumed(run);
+  changed.data.train = *files_ / "other.h5";
   testing::expect_error(
-      ErrorKind::config, [&] { train(changed); }, "reset_data", "was");
+      ErrorKind::config, [&] { train(changed); }, "run.reset_data", "was");
 
   changed.run.reset_data = true;
   train(changed);
-  // A later resume is in the midst of the new data's order, whether or not the option still stands.
-  stop_at("other", 7, "again");
-  train(resumed(changed, "again"));
+  // A later resume is in the midst of the new order, whether or not the option still stands.
+  changed.run.dir = stopped_at(7, run, "again");
+  train(changed);
   if (test::world().rank() != 0) return;
-  EXPECT_EQ(metrics(files_ / "again"), metrics(files_ / "other"));
+  EXPECT_EQ(metrics(changed.run.dir), metrics(run));
   const data::Dataset set(
       std::make_shared<const data::TokenFile>(data::TokenFile::open(changed.data.train)), 64,
       data::Overlong::refuse);
   const data::TrainBatches batches(set, {.micro_batches = 4, .micro_batch = 3}, 1);
-  const auto lines = metrics(files_ / "other", "step");
+  const auto lines = metrics(run, "step");
   ASSERT_EQ(lines.size(), static_cast<std::size_t>(kSteps));
   for (std::size_t step = 5; step < kSteps; ++step)
     EXPECT_EQ(lines[step].at("tokens"), batches.counts(static_cast<std::int64_t>(step) - 5).tokens);
