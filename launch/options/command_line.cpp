@@ -17,11 +17,8 @@ struct Assignment {
 
 po::options_description boost_options(const OptionTable& table) {
   po::options_description known;
-  for (const Option& option : table.options()) {
-    auto* value = po::value<std::string>();
-    if (option.is_flag) value->implicit_value("true");
-    known.add_options()(option.name.c_str(), value);
-  }
+  for (const Option& option : table.options())
+    known.add_options()(option.name.c_str(), po::value<std::string>());
   return known;
 }
 
@@ -36,10 +33,16 @@ po::positional_options_description boost_positions(const OptionTable& table) {
   return positions;
 }
 
-/// `--name=` gives an empty text, which Boost takes only as a word of its own.
-Arguments spell_out_empty_values(const Arguments& arguments) {
+/// `--name=` gives an empty text, which Boost takes only as a word of its own; a flag alone is
+/// true, and never takes the word behind it, which may be the recipe.
+Arguments spell_out_values(const OptionTable& table, const Arguments& arguments) {
   Arguments words;
   for (const std::string& word : arguments) {
+    const Option* option = word.starts_with("--") ? table.find(word.substr(2)) : nullptr;
+    if (option != nullptr && option->is_flag) {
+      words.push_back(word + "=true");
+      continue;
+    }
     const bool empty_value = word.starts_with("--") && word.find('=') == word.size() - 1;
     words.push_back(empty_value ? word.substr(0, word.size() - 1) : word);
     if (empty_value) words.emplace_back();
@@ -63,7 +66,7 @@ std::vector<Assignment> split(const OptionTable& table, const Arguments& argumen
   std::vector<Assignment> assignments;
   try {
     const auto parsed =
-        po::command_line_parser(spell_out_empty_values(arguments))
+        po::command_line_parser(spell_out_values(table, arguments))
             .options(known)
             .positional(positions)
             .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next |
@@ -73,7 +76,7 @@ std::vector<Assignment> split(const OptionTable& table, const Arguments& argumen
     for (const po::option& item : parsed.options) {
       if (item.unregistered) fail_unknown(table, item.string_key, "command line");
       require_value(item);
-      assignments.push_back({item.string_key, item.value.empty() ? "true" : item.value.front()});
+      assignments.push_back({item.string_key, item.value.empty() ? "" : item.value.front()});
     }
   } catch (const po::error& error) {
     fail(ErrorKind::usage, error.what());

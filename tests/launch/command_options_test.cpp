@@ -109,13 +109,8 @@ TEST(DataCommands, ReadTheirOptions) {
       [] {
         parse_tokenize({"a.jsonl", "t.h5", "--tokenizer=m", "--eval-fraction=0.1"});
       },
-      "belong together");
-  expect_error(
-      ErrorKind::usage,
-      [] {
-        parse_tokenize({"a.txt", "t.h5", "--tokenizer=m", "--form=text"});
-      },
-      "--context");
+      "--eval-output", "--eval-first");
+  EXPECT_EQ(parse_tokenize({"a.txt", "t.h5", "--tokenizer=m", "--block=64"}).block, 64);
 }
 
 TEST(Probe, TakesModelAndGridFromTheRecipeSections) {

@@ -1,0 +1,183 @@
+// The program's subcommands from end to end: probe against golden outputs, recipes without running
+// them, and text to tokens to checkpoint to export to text.
+
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/safetensors.h"
+#include "core/files.h"
+#include "tests/launch/program.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+
+namespace fathom::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoints::SafetensorsReader;
+using nlohmann::json;
+
+const fs::path kSource = FATHOM_SOURCE_DIR;
+const fs::path kSamples = kSource / "data_tools/samples";
+
+class CommandLine : public ::testing::Test {
+ protected:
+  Outcome in_folder(const std::string& command) {
+    return shell("cd " + folder_.path().string() + "\n" + command);
+  }
+  Outcome succeed(const std::string& command) {
+    const Outcome outcome = in_folder(command);
+    EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.text;
+    return outcome;
+  }
+
+  testing::TemporaryDirectory folder_;
+};
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return std::sqrt(sum);
+}
+
+double distance(std::vector<float> a, const std::vector<float>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
+  return norm(a);
+}
+
+TEST_F(CommandLine, ProbeOnTwoStagesWritesTheGoldenTensors) {
+  const fs::path golden = kSource / "tests/data/golden/models/llama";
+  succeed("$MPIRUN $FATHOM probe --model.path=" + golden.string() + " --input=" +
+          (golden / "inputs.safetensors").string() + " --output=out --gradients --grid.pp=2");
+  const SafetensorsReader inputs(golden / "inputs.safetensors");
+  const auto mask = inputs.read_i64("attention_mask");
+  const SafetensorsReader ours(folder_ / "out/expected.safetensors");
+  const SafetensorsReader theirs(golden / "expected.safetensors");
+  for (const auto& [name, entry] : theirs.tensors()) {
+    ASSERT_TRUE(ours.contains(name)) << name;
+    const auto actual = ours.read_f32(name), expected = theirs.read_f32(name);
+    ASSERT_EQ(actual.size(), expected.size()) << name;
+    const std::size_t width = std::max<std::size_t>(1, expected.size() / mask.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      if (mask[i / width] != 0)
+        worst = std::max(worst, std::abs(static_cast<double>(actual[i]) - expected[i]));
+    EXPECT_LT(worst, 5e-5) << name;
+    if (name != "loss") {
+      EXPECT_EQ(ours.at(name).shape, entry.shape) << name;
+    }
+  }
+  const SafetensorsReader gradients(folder_ / "out/grads.safetensors");
+  const SafetensorsReader expected(golden / "grads.safetensors");
+  EXPECT_EQ(gradients.tensors().size(), expected.tensors().size());
+  for (const auto& [name, entry] : expected.tensors()) {
+    ASSERT_TRUE(gradients.contains(name)) << name;
+    EXPECT_EQ(gradients.at(name).shape, entry.shape) << name;
+    const auto values = expected.read_f32(name);
+    EXPECT_LT(distance(gradients.read_f32(name), values), 2e-5 * norm(values)) << name;
+  }
+}
+
+TEST_F(CommandLine, DryRunsOfTheRecipes) {
+  // SmolLM2-135M, of which a dry run reads nothing but this file.
+  fs::create_directories(folder_ / "smollm2");
+  files::write_text_atomically(folder_ / "smollm2/config.json",
+                               testing::config_json({.layers = 30,
+                                                     .hidden = 576,
+                                                     .heads = 9,
+                                                     .kv_heads = 3,
+                                                     .ffn = 1536,
+                                                     .vocab = 49152,
+                                                     .positions = 8192}));
+  const auto dry_run = [&](const std::string& options) {
+    return shell("cd " + kSource.string() + "\n$FATHOM train --dry-run " + options).text;
+  };
+  const std::string distil =
+      dry_run("configs/quickstart.ini --teacher.path=" + (folder_ / "smollm2").string());
+  for (const char* part :
+       {"= 2 ranks", "teacher: llama, 134515008 parameters", "student: llama, 63713088 parameters",
+        "memory of a rank", "bubble", "messages between stages"})
+    EXPECT_NE(distil.find(part), std::string::npos) << part << "\n" << distil;
+  const std::string scratch = dry_run("configs/shakespeare.ini");
+  EXPECT_NE(scratch.find("dp 1 x pp 2 x tp 1 = 2 ranks"), std::string::npos) << scratch;
+  EXPECT_EQ(scratch.find("teacher:"), std::string::npos) << scratch;
+}
+
+TEST_F(CommandLine, PrintedConfigIsARecipeOfTheSameRun) {
+  const std::string recipe = (kSource / "configs/quickstart.ini").string();
+  succeed("$FATHOM train " + recipe + " --optim.lr=3e-5 --print-config > one.ini");
+  succeed("$FATHOM train one.ini --print-config > two.ini");
+  const std::string printed = files::read_text(folder_ / "one.ini");
+  EXPECT_EQ(printed, files::read_text(folder_ / "two.ini"));
+  EXPECT_NE(printed.find("lr = 3e-05"), std::string::npos) << printed;
+}
+
+TEST_F(CommandLine, EveryCommandHasAHelpPage) {
+  const Outcome overview = succeed("$FATHOM --help");
+  for (const std::string command :
+       {"train", "generate", "evaluate", "probe", "tokenize", "import", "convert", "checkpoint"}) {
+    EXPECT_TRUE(overview.has(command));
+    EXPECT_TRUE(succeed("$FATHOM " + command + " --help").has("Usage: fathom " + command));
+  }
+}
+
+/// A warm-up's first step has learning rate 0: what is exported then is what was loaded.
+TEST_F(CommandLine, ExportGivesBackTheWeightsBitForBit) {
+  testing::write_model(folder_ / "model", {}, 7);
+  testing::write_tokens(folder_ / "tokens.h5", 10, 2, 20, 503, 3);
+  succeed(
+      "$MPIRUN $FATHOM train --run.dir=run --run.steps=1 --model.path=model "
+      "--data.train=tokens.h5 --schedule.warmup_steps=1 --grid.tp=2");
+  succeed("$FATHOM checkpoint export run --output=export");
+  const SafetensorsReader before(folder_ / "model"), after(folder_ / "export");
+  EXPECT_EQ(before.tensors().size(), after.tensors().size());
+  for (const auto& [name, entry] : before.tensors()) {
+    ASSERT_TRUE(after.contains(name)) << name;
+    EXPECT_EQ(after.at(name).shape, entry.shape) << name;
+    EXPECT_EQ(after.read_f32(name), before.read_f32(name)) << name;
+  }
+}
+
+TEST_F(CommandLine, FromTextToAnExportedModelThatSpeaks) {
+  testing::write_model(folder_ / "model", {.vocab = 1024}, 7);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(kSamples / "shakespeare" / name, folder_ / "model" / name);
+  succeed("head -c 20000 " + (kSamples / "tinyshakespeare.txt").string() + " > text.txt");
+  succeed(
+      "$FATHOM tokenize text.txt train.h5 --tokenizer=model --block=32 --eval-fraction=0.1 "
+      "--eval-output=eval.h5");
+  succeed(
+      "$MPIRUN $FATHOM train --run.dir=run --run.steps=6 --model.path=model --grid.pp=2 "
+      "--data.train=train.h5 --data.eval=eval.h5 --optim.lr=3e-3 --schedule.kind=constant");
+  succeed("$FATHOM checkpoint verify run");
+  succeed("$FATHOM checkpoint export run --output=export");
+
+  std::vector<double> evaluations;
+  std::ifstream metrics(folder_ / "run/metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);)
+    if (const json object = json::parse(line); object.at("kind") == "eval")
+      evaluations.push_back(object.at("loss"));
+  ASSERT_EQ(evaluations.size(), 2u);
+  EXPECT_LT(evaluations[1], evaluations[0]);
+
+  const auto evaluate = [&](const std::string& source, const std::string& launcher) {
+    succeed(launcher + " $FATHOM evaluate " + source + " --data=eval.h5 --output=eval.json");
+    return json::parse(files::read_text(folder_ / "eval.json")).at("loss").get<double>();
+  };
+  const double exported = evaluate("--model=export", "");
+  EXPECT_EQ(evaluate("--checkpoint=run", ""), exported);
+  EXPECT_NEAR(evaluate("--checkpoint=run --dp=2", "$MPIRUN"), exported, 1e-6 * exported);
+  EXPECT_NEAR(evaluations[1], exported, 1e-6 * exported);
+
+  const std::string generate = "$FATHOM generate --prompt='First Citizen:' --max-new=12 ";
+  const Outcome text = succeed(generate + "--model=export 2>/dev/null");
+  EXPECT_GT(text.text.size(), 12u) << text.text;
+  EXPECT_EQ(succeed(generate + "--checkpoint=run 2>/dev/null").text, text.text);
+  EXPECT_EQ(succeed("$MPIRUN " + generate + "--checkpoint=run --pp=2 2>/dev/null").text, text.text);
+}
+
+}  // namespace
+}  // namespace fathom::launch
