@@ -184,6 +184,8 @@ std::vector<data::MicroBatch> Trainer::slots_of(std::int64_t data_step) const {
 void Trainer::require_finite(double loss, double norm) {
   const bool finite = std::isfinite(loss) && std::isfinite(norm);
   if (grid_.world().all_agree(finite)) return;
+  // All ranks are here: the save that is under way is the last good one.
+  if (const auto saved = writer_.finish(grid_.world())) report_save(*saved);
   fail(ErrorKind::numeric, "step ", steps_done_ + 1, ": loss ", loss, ", gradient norm ", norm,
        "; nothing was updated. Lower optim.lr, or look for bad values in data and weights");
 }

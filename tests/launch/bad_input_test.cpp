@@ -243,6 +243,17 @@ TEST_F(BadInput, ChangedBitsInACheckpoint) {
                  "rank_00001.h5", "checksum", "damaged");
 }
 
+TEST_F(BadInput, LossThatRunsAway) {
+  const Outcome outcome = train_on_two("runaway", "--run.steps=9 --optim.lr=1e30 --optim.clip=0");
+  expect_refused(outcome, 6, "nothing was updated");
+  // The step before the one that failed was saved, even if that save was still under way.
+  int failed = 0;
+  while (failed < 9 && !outcome.has("step " + std::to_string(failed) + ": loss")) ++failed;
+  ASSERT_GT(failed, 1) << outcome.text;
+  const std::string last = "runaway/step_0000000" + std::to_string(failed - 1);
+  EXPECT_EQ(in_folder("$FATHOM checkpoint verify " + last).code, 0) << outcome.text;
+}
+
 TEST_F(BadInput, ChangedRecipeOfARun) {
   make_finished_run("changed");
   expect_refused(train_on_two("changed", "--run.steps=3 --optim.lr=1"), 2, "optim.lr", "was",

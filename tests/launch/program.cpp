@@ -9,21 +9,13 @@
 #include "core/error.h"
 
 namespace fathom::launch {
-namespace {
-
-bool is_message(const std::string& line) {
-  return line.starts_with("fathom: ");
-}
-
-}  // namespace
-
 Outcome shell(const std::string& command) {
   const std::string script =
       str("export FATHOM=", FATHOM_PROGRAM, " OMP_NUM_THREADS=1 MPIRUN='", FATHOM_MPIRUN,
           " --allow-run-as-root --oversubscribe --bind-to none -np 2'; exec 2>&1\n", command);
-  const std::string quoted = "timeout 20 bash -c \"$FATHOM_TEST_SCRIPT\"";
+  const std::string limited = "timeout 20 bash -c \"$FATHOM_TEST_SCRIPT\"";
   ::setenv("FATHOM_TEST_SCRIPT", script.c_str(), 1);
-  FILE* pipe = ::popen(quoted.c_str(), "r");
+  FILE* pipe = ::popen(limited.c_str(), "r");
   FATHOM_CHECK(pipe != nullptr, "popen");
   Outcome outcome;
   std::array<char, 4096> buffer;
@@ -32,7 +24,8 @@ Outcome shell(const std::string& command) {
   const int status = ::pclose(pipe);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   std::istringstream lines(outcome.text);
-  for (std::string line; std::getline(lines, line);) outcome.messages += is_message(line);
+  for (std::string line; std::getline(lines, line);)
+    outcome.messages += line.starts_with("fathom: ");
   return outcome;
 }
 
