@@ -1,14 +1,11 @@
-"""What every training peer shares: its options, its timing, and one JSON line per report."""
+"""What the training peers share: models, data, and the optimizer's update."""
 
 import argparse
-import json
-import resource
-import statistics
-import sys
-import time
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+
+import reporting
 
 
 def parse(description, teacher=False):
@@ -19,11 +16,7 @@ def parse(description, teacher=False):
         parser.add_argument("--teacher-dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
-    parser.add_argument("--warmup", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--serve", action="store_true",
-                        help="report once for each line of standard input")
-    parser.add_argument("--threads", type=int, default=2)
+    reporting.add_options(parser)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
@@ -54,23 +47,7 @@ def update(model, optimizer):
     optimizer.zero_grad(set_to_none=True)
 
 
-def peak_rss_bytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def report_steps(options, step, tokens):
-    """Warms up, then prints a report of --steps steps, or with --serve one for each line read."""
-    for _ in range(options.warmup):
-        step()
-    while not options.serve or sys.stdin.readline():
-        seconds, loss = [], 0.0
-        for _ in range(options.steps):
-            start = time.perf_counter()
-            loss = step()
-            seconds.append(time.perf_counter() - start)
-        median = statistics.median(seconds)
-        print(json.dumps({"seconds": seconds, "min": min(seconds), "median": median,
-                          "tokens_per_s": tokens / median, "loss": loss,
-                          "peak_rss_bytes": peak_rss_bytes()}), flush=True)
-        if not options.serve:
-            return
+    losses = []
+    reporting.print_reports(options, lambda: losses.append(step()), lambda report: {
+        "tokens_per_s": tokens / report["median"], "loss": losses[-1]})

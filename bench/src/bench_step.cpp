@@ -3,16 +3,12 @@
 //   bench_step --student bench/configs/gpt2-small --batch 4 --length 256 --steps 4
 //   mpirun -np 2 bench_step ... --dp 2 --micro-batches 2
 //
-// Prints one JSON line. With --serve it prints one for each line of standard input, so that a
-// driver can let several programs take turns; with several ranks those that wait keep their cores
-// busy.
+// Prints one JSON line; see reporting.h for --serve.
 
-#include <algorithm>
 #include <boost/program_options.hpp>
-#include <iostream>
-#include <nlohmann/json.hpp>
 #include <random>
 
+#include "bench/src/reporting.h"
 #include "comm/mpi/mpi_session.h"
 #include "core/memory_usage.h"
 #include "core/timer.h"
@@ -21,7 +17,7 @@
 #include "kernels/peak.h"
 #include "train/engine.h"
 
-namespace fathom {
+namespace fathom::bench {
 namespace {
 
 namespace po = boost::program_options;
@@ -109,26 +105,20 @@ class Bench {
   nlohmann::json report() {
     std::vector<double> seconds;
     for (int i = 0; i < options_.steps; ++i) seconds.push_back(step());
-    std::vector<double> sorted = seconds;
-    std::sort(sorted.begin(), sorted.end());
-    const double median = (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+    nlohmann::json report = summary(seconds);
     const double flops =
         train::step_flops(plan_, options_.config, tokens(), tokens(), tokens() * options_.length);
-    return {{"seconds", seconds},
-            {"min", sorted.front()},
-            {"median", median},
-            {"tokens_per_s", static_cast<double>(tokens()) / median},
-            {"flops", flops},
-            {"gflops", flops / sorted.front() / 1e9},
-            {"loss", loss_},
-            {"peak_rss_bytes", sum_over_ranks(static_cast<double>(memory_usage().peak))},
-            {"arena_peak_bytes", sum_over_ranks(static_cast<double>(device_.memory().peak))},
-            {"gemm_library", kernels::gemm_library()}};
-  }
-
-  double sum_over_ranks(double value) {
-    engine_.grid().world().all_reduce(&value, 1, comm::ReduceOp::sum);
-    return value;
+    const double rate = flops / report["min"].get<double>() / 1e9;
+    comm::Communicator& world = engine_.grid().world();
+    report["tokens_per_s"] = static_cast<double>(tokens()) / report["median"].get<double>();
+    report["flops"] = flops;
+    report["gflops"] = rate;
+    report["peak_gflops"] = sum_over_ranks(world, kernels::measure_gemm_peak_gflops(device_));
+    report["loss"] = loss_;
+    report["peak_rss_bytes"] = sum_over_ranks(world, static_cast<double>(memory_usage().peak));
+    report["arena_peak_bytes"] = sum_over_ranks(world, static_cast<double>(device_.memory().peak));
+    report["gemm_library"] = kernels::gemm_library();
+    return report;
   }
 
  private:
@@ -171,28 +161,15 @@ void run(const Options& options) {
   comm::ProcessGrid grid(session.world(), {.dp = shape.dp, .pp = shape.pp, .tp = shape.tp});
   const auto device = make_cpu_device();
   Bench bench(*device, grid, options);
-  const double peak = bench.sum_over_ranks(kernels::measure_gemm_peak_gflops(*device));
-  const bool speaks = session.world().rank() == 0;
-  const auto asked = [&] {
-    std::string line;
-    double go = speaks && std::getline(std::cin, line) ? 1 : 0;
-    return bench.sum_over_ranks(go) > 0;
-  };
-  while (!options.serve || asked()) {
-    nlohmann::json report = bench.report();
-    report["peak_gflops"] = peak;
-    report["peak_share"] = report["gflops"].get<double>() / peak;
-    if (speaks) std::cout << report.dump() << std::endl;
-    if (!options.serve) break;
-  }
+  print_reports(session.world(), options.serve, [&] { return bench.report(); });
 }
 
 }  // namespace
-}  // namespace fathom
+}  // namespace fathom::bench
 
 int main(int argc, char** argv) {
   try {
-    if (const auto options = fathom::parse(argc, argv)) fathom::run(*options);
+    if (const auto options = fathom::bench::parse(argc, argv)) fathom::bench::run(*options);
     return 0;
   } catch (const fathom::Error& error) {
     std::cerr << "bench_step: " << error.what() << "\n";

@@ -1,0 +1,114 @@
+"""The work that is compared: which programs take turns at what."""
+
+import dataclasses
+import pathlib
+import sys
+
+from contenders import TUNED_MALLOC, Contender
+
+BENCH = pathlib.Path(__file__).resolve().parent
+SMALL = BENCH / "configs" / "gpt2-small"
+MEDIUM = BENCH / "configs" / "gpt2-medium"
+PROMPT = ("The Eiffel Tower is a wrought-iron lattice tower on the Champ de Mars in Paris, France. "
+          "It is named after the engineer whose company designed and built the tower")
+PROMPT_TOKENS = 32
+
+
+@dataclasses.dataclass
+class Row:
+    """One piece of work. The first contender of each group is the one that the others are held
+    against; a group is what fits into memory together."""
+
+    name: str
+    title: str
+    groups: list
+    rounds: int = 4
+    warmups: int = 2
+    note: str = ""
+
+
+@dataclasses.dataclass
+class Setup:
+    build: pathlib.Path  # holds bench/bench_step and bench/bench_decode
+    models: pathlib.Path  # SmolLM2 as a Hugging Face folder and as GGUF files
+    threads: int
+    bf16: bool
+
+    def step(self, name, *options):
+        return Contender(name, [self.build / "bench" / "bench_step", *options], self.threads)
+
+    def ranks(self, name, count, *options):
+        launcher = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", count]
+        program = [self.build / "bench" / "bench_step", *options]
+        return Contender(name, launcher + program, self.threads // count)
+
+    def peer(self, name, script, *options, tuned=False):
+        command = [sys.executable, BENCH / "peers" / script, "--threads", self.threads, *options]
+        return Contender(name, command, self.threads,
+                         {"GLIBC_TUNABLES": TUNED_MALLOC} if tuned else None)
+
+
+def training(setup, length):
+    options = ["--student", SMALL, "--batch", 4, "--length", length]
+    ours = lambda: setup.step("fathom", *options)
+    default = setup.peer("PyTorch default", "train_torch.py", *options)
+    tuned = setup.peer("PyTorch tuned", "train_torch.py", *options, tuned=True)
+    row = Row(f"train-4x{length}", f"GPT-2 small (124M), training step, 4 x {length} tokens, f32",
+              [[ours(), default, tuned]])
+    if length > 512:  # the three together need more than 24 GB
+        groups = [[ours(), default], [ours(), tuned]]
+        row = dataclasses.replace(row, groups=groups, rounds=3, warmups=1)
+    return row
+
+
+def distillation(setup, teacher, peer_teacher):
+    options = ["--student", SMALL, "--teacher", MEDIUM, "--batch", 4, "--length", 256]
+    peer_options = [*options, "--teacher-dtype", peer_teacher]
+    suffix = "" if peer_teacher == teacher else f", {peer_teacher} teacher"
+    peers = [setup.peer(f"PyTorch {kind}{suffix}", "distil_torch.py", *peer_options,
+                        tuned=kind == "tuned") for kind in ("default", "tuned")]
+    ours = setup.step("fathom", *options, "--teacher-dtype", teacher)
+    both = f", PyTorch's in {peer_teacher}" if suffix else ""
+    title = f"Distillation GPT-2 medium (355M) -> small, 4 x 256 tokens, teacher in {teacher}{both}"
+    return Row(f"distil-{teacher}-{peer_teacher}", title, [[ours, *peers]],
+               rounds=3 if teacher == peer_teacher == "bf16" else 4)
+
+
+def decoding(setup, dtype):
+    from tokenizers import Tokenizer
+    folder = setup.models / "smollm2"
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(PROMPT).ids[:PROMPT_TOKENS]
+    options = ["--ids", ",".join(map(str, ids)), "--new", 96]
+    ours = Contender("fathom", [setup.build / "bench" / "bench_decode", "--model", folder,
+                                "--dtype", dtype, *options], setup.threads)
+    transformers = setup.peer("Transformers", "decode_transformers.py", "--model", folder,
+                              "--dtype", dtype, *options)
+    llama = setup.peer("llama.cpp", "decode_llama_cpp.py", "--model",
+                       setup.models / f"smollm2-{dtype}.gguf", *options)
+    return Row(f"decode-{dtype}", "SmolLM2-135M, greedy, batch 1, 32 prompt + 96 new tokens, "
+               f"weights in {dtype}", [[ours, transformers, llama]], rounds=6)
+
+
+def scaling(setup):
+    whole = ["--student", SMALL, "--batch", 4, "--length", 256]
+    split = ["--student", SMALL, "--length", 256, "--batch", 2, "--micro-batches", 2]
+    return Row("two-ranks", "GPT-2 small, 4 x 256 tokens: two ranks of half the threads",
+               [[setup.step("1 rank", *whole), setup.ranks("dp 2", 2, *split, "--dp", 2),
+                 setup.ranks("tp 2", 2, *whole, "--tp", 2)]],
+               note="A ratio of 1.05 keeps 0.95 of one rank's speed.")
+
+
+def pipeline(setup):
+    options = ["--student", SMALL, "--length", 256, "--batch", 1, "--micro-batches", 4]
+    return Row("two-stages", "GPT-2 small, 4 micro-batches of 1 x 256 tokens: two stages",
+               [[setup.step("1 rank", *options), setup.ranks("pp 2", 2, *options, "--pp", 2)]],
+               note="With 4 micro-batches each of two stages is idle for 1 of 5 slots: a ratio of "
+                    "1.25 keeps all that there is to keep.")
+
+
+def all_rows(setup):
+    rows = [training(setup, 256), training(setup, 1024), distillation(setup, "f32", "f32")]
+    if setup.bf16:
+        rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
+    rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
+    return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])
