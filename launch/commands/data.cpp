@@ -13,17 +13,6 @@
 namespace fathom::launch {
 namespace {
 
-data::Overlong policy_of(train::Overlong policy) {
-  switch (policy) {
-    case train::Overlong::truncate:
-      return data::Overlong::truncate;
-    case train::Overlong::skip:
-      return data::Overlong::skip;
-    default:
-      return data::Overlong::refuse;
-  }
-}
-
 data_tools::TokenizeOptions tokenize_options(const options::TokenizeRequest& request) {
   data_tools::TokenizeOptions result;
   result.inputs = {request.input};
@@ -33,7 +22,7 @@ data_tools::TokenizeOptions tokenize_options(const options::TokenizeRequest& req
   if (!request.delimiter.empty()) result.delimiter = request.delimiter;
   result.block = request.block;
   result.context = request.context;
-  result.overlong = policy_of(request.overlong);
+  result.overlong = request.overlong;
   result.eval_output = request.eval_output;
   result.eval_first = request.eval_first;
   result.eval_fraction = request.eval_fraction;

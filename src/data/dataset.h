@@ -5,16 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "data/overlong.h"
 #include "data/token_file.h"
 
 namespace fathom::data {
-
-/// What becomes of a record that needs more inputs than the context holds.
-enum class Overlong {
-  refuse,    ///< an error that names the first one and counts them
-  truncate,  ///< its end is cut; it leaves the set if no label remains (the prompt alone fills it)
-  skip,      ///< it leaves the set
-};
 
 /// "refuse", "truncate" or "skip"; the reverse throws Error(config) for anything else.
 const char* to_string(Overlong policy);

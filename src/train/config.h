@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "data/overlong.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
 /// `launch/options` names, reads and prints them, and nothing below `launch/` knows them as text.
@@ -66,7 +67,7 @@ struct TeacherConfig {
   DType dtype = DType::f32;
 };
 
-enum class Overlong { refuse, truncate, skip };
+using data::Overlong;
 
 struct DataConfig {
   std::string train;

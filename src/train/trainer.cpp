@@ -14,17 +14,6 @@
 namespace fathom::train {
 namespace {
 
-data::Overlong policy_of(Overlong policy) {
-  switch (policy) {
-    case Overlong::truncate:
-      return data::Overlong::truncate;
-    case Overlong::skip:
-      return data::Overlong::skip;
-    default:
-      return data::Overlong::refuse;
-  }
-}
-
 struct Work {
   std::int64_t tokens = 0, squares = 0;
 };
@@ -53,7 +42,7 @@ std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_
   require(file->info().vocab_size <= vocab, ErrorKind::data, path, ": its tokenizer has ",
           file->info().vocab_size, " ids, the model's vocabulary ", vocab,
           "; tokenize the text with the model's own tokenizer");
-  return std::make_unique<data::Dataset>(std::move(file), context, policy_of(policy));
+  return std::make_unique<data::Dataset>(std::move(file), context, policy);
 }
 
 Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
