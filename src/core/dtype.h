@@ -11,7 +11,9 @@ namespace fathom {
 /// Element types of tensors. Arithmetic is f32; bf16 holds frozen weights; i32 holds ids.
 enum class DType : std::uint8_t { f32, bf16, i32 };
 
-inline std::size_t size_of(DType dtype) { return dtype == DType::bf16 ? 2 : 4; }
+inline std::size_t size_of(DType dtype) {
+  return dtype == DType::bf16 ? 2 : 4;
+}
 inline const char* to_string(DType dtype) {
   return dtype == DType::f32 ? "f32" : dtype == DType::bf16 ? "bf16" : "i32";
 }

@@ -23,7 +23,8 @@ int exit_code(ErrorKind kind);
 /// Lower-case name of a kind, as printed in front of the message.
 const char* to_string(ErrorKind kind);
 
-/// The one exception of the project. The text names what, where, the value, and what would be right.
+/// The one exception of the project. The text names what, where, the value, and what would be
+/// right.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
@@ -56,9 +57,9 @@ void require(bool condition, ErrorKind kind, const Parts&... parts) {
 }  // namespace fathom
 
 /// An invariant of our own code: throws an internal Error with file, line and the text given.
-#define FATHOM_CHECK(condition, ...)                                                              \
-  do {                                                                                            \
-    if (!(condition))                                                                             \
-      ::fathom::fail(::fathom::ErrorKind::internal, __FILE__, ":", __LINE__, ": check failed: ", \
-                     #condition, ": ", ::fathom::str(__VA_ARGS__));                               \
+#define FATHOM_CHECK(condition, ...)                                                    \
+  do {                                                                                  \
+    if (!(condition))                                                                   \
+      ::fathom::fail(::fathom::ErrorKind::internal, __FILE__, ":", __LINE__,            \
+                     ": check failed: ", #condition, ": ", ::fathom::str(__VA_ARGS__)); \
   } while (false)

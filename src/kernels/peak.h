@@ -4,8 +4,9 @@
 
 namespace fathom::kernels {
 
-/// GFLOP/s that an f32 GEMM of a size that suits this machine reaches with the threads of the caller:
-/// the best of a few runs, about a fifth of a second in all. What a training step is measured by.
+/// GFLOP/s that an f32 GEMM of a size that suits this machine reaches with the threads of the
+/// caller: the best of a few runs, about a fifth of a second in all. What a training step is
+/// measured by.
 double measure_gemm_peak_gflops(Device& device);
 
 /// GB/s at which the caller's threads read memory: the best of several passes over 64 MiB in a

@@ -72,8 +72,8 @@ struct ModelSpec {
 /// Error(data) that names the key for anything missing, malformed or not supported.
 ModelSpec parse_config(const std::string& json, const std::string& origin);
 
-/// config.json of the spec: what it was read from, with the number of layers as it is now and the type
-/// of the weights beside it.
+/// config.json of the spec: what it was read from, with the number of layers as it is now and the
+/// type of the weights beside it.
 std::string config_json(const ModelSpec& spec, DType dtype = DType::f32);
 
 }  // namespace fathom::model
