@@ -50,6 +50,7 @@ std::optional<Options> parse(int argc, char** argv) {
   add("tp", number(&config.grid.tp), "tensor ranks");
   add("pp", number(&config.grid.pp), "pipeline stages");
   add("dp", number(&config.grid.dp), "data-parallel ranks");
+  add("chunk-rows", number(&config.loss.chunk_rows), "rows of logits held at a time; 0: automatic");
   add("recompute", text(&recompute)->default_value(recompute), "none, cheap or block");
   add("warmup", number(&options.warmup), "steps before the timed ones");
   add("steps", number(&options.steps), "timed steps of a report");
@@ -71,7 +72,7 @@ std::optional<Options> parse(int argc, char** argv) {
   config.memory.recompute = recompute == "none"    ? train::Recompute::none
                             : recompute == "block" ? train::Recompute::block
                                                    : train::Recompute::cheap;
-  if (!config.teacher.path.empty()) config.loss = {.ce_weight = 0.5, .kl_weight = 0.5};
+  if (!config.teacher.path.empty()) config.loss.ce_weight = config.loss.kl_weight = 0.5;
   return options;
 }
 

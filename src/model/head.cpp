@@ -1,5 +1,7 @@
 #include "model/head.h"
 
+#include <algorithm>
+
 #include "comm/differentiable.h"
 
 namespace fathom::model {
@@ -86,6 +88,14 @@ LossSums sum_results(const Tensor& results) {
   return sums;
 }
 
+// Rows of a chunk, so that all chunks of m rows are about equal and none has more than `most`.
+std::int64_t even_chunk(std::int64_t m, std::int64_t most) {
+  constexpr std::int64_t kUnit = 8;
+  const std::int64_t chunks = (m + most - 1) / most;
+  const std::int64_t even = (m + chunks - 1) / chunks;
+  return std::min({(even + kUnit - 1) / kUnit * kUnit, most, m});
+}
+
 }  // namespace
 
 LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
@@ -93,7 +103,7 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   const std::int64_t m = student.states.value.rows();
   if (m == 0) return {};
   Device& device = student.states.value.device();
-  const std::int64_t chunk_rows = std::min(options.chunk_rows, m);
+  const std::int64_t chunk_rows = even_chunk(m, options.chunk_rows);
   Workspace work;
   work.student = Tensor::empty(device, {chunk_rows, student.head->value.rows()});
   if (teacher.head != nullptr)

@@ -24,10 +24,10 @@ struct HeadInput {
 };
 
 struct HeadLoss {
-  kernels::TokenLoss loss;       ///< weights already divided by the step's global token count
-  std::int64_t first_vocab = 0;  ///< first vocabulary entry of this rank
-  std::int64_t vocab = 0;        ///< entries that count, of this rank: both models have them
-  std::int64_t chunk_rows = 256;
+  kernels::TokenLoss loss;        ///< weights already divided by the step's global token count
+  std::int64_t first_vocab = 0;   ///< first vocabulary entry of this rank
+  std::int64_t vocab = 0;         ///< entries that count, of this rank: both models have them
+  std::int64_t chunk_rows = 256;  ///< at most so many rows of logits at a time
 };
 
 /// The head's GEMM and the token losses, fused: logits exist for chunk_rows rows at a time and

@@ -7,9 +7,9 @@ namespace fathom::train {
 using autograd::Tape;
 using autograd::Var;
 
-std::int64_t default_chunk_rows(std::int64_t vocab) {
-  constexpr std::int64_t kTargetBytes = std::int64_t{64} << 20;
-  return std::clamp<std::int64_t>(kTargetBytes / (4 * vocab) / 64 * 64, 64, 1024);
+std::int64_t default_chunk_rows(std::int64_t vocab, int models) {
+  constexpr std::int64_t kMostBytes = std::int64_t{72} << 20;
+  return std::clamp<std::int64_t>(kMostBytes / (4 * vocab * models) / 16 * 16, 64, 1024);
 }
 
 DistilWork::DistilWork(model::Stage& student, model::Stage* teacher, const Settings& settings)
@@ -88,7 +88,8 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   if (device_rows.labels.elements() == 0)
     return;  // adds exactly nothing, and its states no gradient
   const auto supervised = [&](const model::Stage& stage, const model::Pass& p, const Var& states) {
-    return stage.finish(p, autograd::gather(p.tape, states, device_rows.label_rows));
+    const bool all = device_rows.labels.elements() == states.value.rows();
+    return stage.finish(p, all ? states : autograd::gather(p.tape, states, device_rows.label_rows));
   };
   const model::Shard& shard = student_.plan().shard;
   model::HeadLoss options;
@@ -100,8 +101,9 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
                   .temperature = static_cast<float>(settings_.loss.temperature)};
   options.first_vocab = shard.first_vocab;
   options.vocab = shard.vocab;
-  options.chunk_rows =
-      settings_.loss.chunk_rows > 0 ? settings_.loss.chunk_rows : default_chunk_rows(shard.vocab);
+  options.chunk_rows = settings_.loss.chunk_rows > 0
+                           ? settings_.loss.chunk_rows
+                           : default_chunk_rows(shard.vocab, teacher_ != nullptr ? 2 : 1);
   model::HeadInput teacher_input,
       student_input{supervised(student_, pass, student), &student_.head()};
   if (teacher_ != nullptr) {

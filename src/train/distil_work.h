@@ -12,8 +12,8 @@
 namespace fathom::train {
 
 /// Rows of logits that the fused head holds at a time unless loss.chunk_rows says otherwise: enough
-/// for its GEMM to run at full rate, few enough that the buffer stays near 64 MiB.
-std::int64_t default_chunk_rows(std::int64_t vocab);
+/// for its GEMM to run at full rate, few enough that the logits of all `models` stay below 72 MiB.
+std::int64_t default_chunk_rows(std::int64_t vocab, int models);
 
 /// One step's losses on one stage's micro-batches: cross-entropy, and forward KL from a teacher
 /// that lives on the same grid. Plain training is the case without a teacher.
