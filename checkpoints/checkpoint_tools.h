@@ -20,7 +20,8 @@ std::string inspect(const std::filesystem::path& folder);
 std::vector<std::string> verify(const std::filesystem::path& folder);
 
 struct ExportOptions {
-  /// Which tensors; by default all that are no optimizer moments (no '#' in the name).
+  /// Which tensors; by default all but optimizer moments ('#' in the name) and a method's own
+  /// parameters.
   std::function<bool(const std::string& name)> wanted = {};
   DType dtype = DType::f32;  ///< of floating-point tensors; f32 or bf16
   std::uint64_t shard_bytes = kDefaultShardBytes;

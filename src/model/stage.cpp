@@ -80,11 +80,14 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
   return x;
 }
 
-Var Stage::finish(const Pass& pass, const Var& x) const {
+Var Stage::normalise(const Pass& pass, const Var& x) const {
   watch_bucket(pass, head_bucket_);
-  Var y = spec_.final_norm ? normed(pass.tape, final_norm_, x) : x;
-  if (spec_.projected()) y = autograd::linear(pass.tape, y, project_out_, WeightLayout::out_in);
-  return y;
+  return spec_.final_norm ? normed(pass.tape, final_norm_, x) : x;
+}
+
+Var Stage::project(const Pass& pass, const Var& x) const {
+  if (!spec_.projected()) return x;
+  return autograd::linear(pass.tape, x, project_out_, WeightLayout::out_in);
 }
 
 Var Stage::normed(Tape* tape, const NormWeights& weights, const Var& x) const {

@@ -68,9 +68,11 @@ struct Block {
 class Stage {
  public:
   /// Allocates the parameters (their values are not set). tp may be null for one rank; it must
-  /// outlive the stage.
+  /// outlive the stage. `declare_more` may add a method's own parameters to the set; their
+  /// gradients are final when the whole backward pass is.
   Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
-        const std::function<bool(const std::string&)>& trainable, DType frozen_dtype);
+        const std::function<bool(const std::string&)>& trainable, DType frozen_dtype,
+        const std::function<void(ParameterSet&)>& declare_more = {});
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
@@ -80,8 +82,14 @@ class Stage {
   /// Runs this stage's blocks on x [n, hidden].
   autograd::Var run_blocks(const Pass& pass, const autograd::Var& x) const;
 
-  /// Final norm and output projection: what the head multiplies, [n, embed_dim]. Last stage only.
-  autograd::Var finish(const Pass& pass, const autograd::Var& x) const;
+  /// The final norm, if the model has one: the last hidden state [n, hidden]. Last stage only.
+  autograd::Var normalise(const Pass& pass, const autograd::Var& x) const;
+  /// The output projection, if the model has one: what the head multiplies, [n, embed_dim].
+  autograd::Var project(const Pass& pass, const autograd::Var& x) const;
+  /// Both.
+  autograd::Var finish(const Pass& pass, const autograd::Var& x) const {
+    return project(pass, normalise(pass, x));
+  }
 
   /// The head's matrix [vocab on this rank, embed_dim].
   const autograd::Var& head() const { return plan_.has_head ? *head_ : embedding_; }

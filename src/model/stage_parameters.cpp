@@ -41,11 +41,16 @@ PartDeclaration with_init(PartDeclaration declaration, double std_dev) {
 }  // namespace
 
 Stage::Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
-             const std::function<bool(const std::string&)>& trainable, DType frozen_dtype)
+             const std::function<bool(const std::string&)>& trainable, DType frozen_dtype,
+             const std::function<void(ParameterSet&)>& declare_more)
     : device_(device), spec_(spec), plan_(plan), tp_(tp) {
   FATHOM_CHECK(plan.first_layer >= 0 && plan.end_layer <= spec.layers, "layers ", plan.first_layer,
                "..", plan.end_layer, " of ", spec.layers);
   blocks_.resize(static_cast<std::size_t>(plan.end_layer - plan.first_layer));
+  if (declare_more) {
+    declare_more(parameters_);
+    parameters_.mark_bucket();
+  }
   if (plan_.has_embedding) declare_embedding();
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     blocks_[i].layer = plan_.first_layer + static_cast<std::int64_t>(i);

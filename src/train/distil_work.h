@@ -4,10 +4,12 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "methods/state_loss.h"
 #include "model/head.h"
 #include "pipeline/executor.h"
 #include "train/config.h"
 #include "train/rows.h"
+#include "train/state_routes.h"
 
 namespace fathom::train {
 
@@ -15,8 +17,15 @@ namespace fathom::train {
 /// for its GEMM to run at full rate, few enough that the logits of all `models` stay below 72 MiB.
 std::int64_t default_chunk_rows(std::int64_t vocab, int models);
 
-/// One step's losses on one stage's micro-batches: cross-entropy, and forward KL from a teacher
-/// that lives on the same grid. Plain training is the case without a teacher.
+/// Losses on hidden states and where each of their sites is computed.
+struct StateLosses {
+  std::vector<methods::StateLoss*> losses;
+  StateRoutes routes;  ///< of the sites of all losses, one after the other
+};
+
+/// One step's losses on one stage's micro-batches: cross-entropy, forward KL from a teacher that
+/// lives on the same grid, and losses on the hidden states of both. Plain training is the case
+/// without a teacher.
 class DistilWork : public pipeline::StageWork {
  public:
   struct Settings {
@@ -26,12 +35,17 @@ class DistilWork : public pipeline::StageWork {
     std::uint32_t seed = 0;
   };
 
-  /// `teacher` may be null. Both stages must outlive the work.
-  DistilWork(model::Stage& student, model::Stage* teacher, const Settings& settings);
+  /// `teacher` may be null. Stages and losses must outlive the work; `stage` is their place on the
+  /// pipeline axis.
+  DistilWork(model::Stage& student, model::Stage* teacher, int stage, const Settings& settings,
+             StateLosses states = {});
 
-  /// What a bundle holds between two stages of these models: the teacher's states first, without
-  /// gradient, then the student's, with one if anything before the boundary is trained.
-  std::vector<pipeline::BundlePart> bundle_parts(bool trained_before) const;
+  /// What a bundle holds between `stage` and the next one: the teacher's states first, without
+  /// gradient, then the student's, and in training the key states that losses of later stages want.
+  /// The student's have a gradient if anything before them is trained, from stage
+  /// `first_trainable` on.
+  std::vector<pipeline::BundlePart> bundle_parts(int stage, int first_trainable,
+                                                 bool training) const;
 
   /// Sets the micro-batches of a step (by slot) and the step's global token count, by which the
   /// losses are divided.
@@ -49,6 +63,8 @@ class DistilWork : public pipeline::StageWork {
   pipeline::Bundle forward(autograd::Tape* tape, int slot, const pipeline::Bundle& in) override;
   void finished(int slot) override { rows_.erase(slot); }
 
+  const std::vector<data::MicroBatch>& batches() const { return batches_; }
+
   /// Sums over this rank's micro-batches since begin(); zero except on the last stage.
   const model::LossSums& sums() const { return sums_; }
   /// Bytes that the tapes of the step kept, by operation: the largest of any micro-batch.
@@ -60,12 +76,18 @@ class DistilWork : public pipeline::StageWork {
   }
   const DeviceRows& rows(int slot);
   model::Pass pass(autograd::Tape* tape, int slot);
+  autograd::Var run_blocks(methods::Side side, const model::Stage& model, model::Pass pass,
+                           const autograd::Var& in, methods::KeyStates& states);
+  void keep(methods::KeyState key, const autograd::Var& state, methods::KeyStates& states) const;
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
-                       const autograd::Var& student);
+                       const autograd::Var& student, methods::KeyStates& states);
+  void apply_state_losses(autograd::Tape* tape, int slot, const methods::KeyStates& states);
 
   model::Stage& student_;
   model::Stage* teacher_;
+  int stage_;
   Settings settings_;
+  StateLosses states_;
   std::vector<data::MicroBatch> batches_;
   std::map<int, DeviceRows> rows_;
   std::int64_t label_tokens_ = 0;

@@ -1,5 +1,6 @@
 #include "train/engine.h"
 
+#include "core/parameter_names.h"
 #include "train/hf_weights.h"
 
 namespace fathom::train {
@@ -12,6 +13,49 @@ DistilWork::Settings work_settings(const TrainConfig& config) {
           .seed = static_cast<std::uint32_t>(config.run.seed)};
 }
 
+StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses) {
+  StateLosses placed;
+  std::vector<methods::Site> sites;
+  for (const auto& loss : losses) {
+    placed.losses.push_back(loss.get());
+    for (methods::Site& site : loss->sites()) sites.push_back(std::move(site));
+  }
+  placed.routes = StateRoutes(plan.student_layers,
+                              plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
+  return placed;
+}
+
+// Adds the parameters of the sites on this stage.
+void declare_losses(const StateLosses& placed, const comm::GridCoordinates& place,
+                    model::ParameterSet& parameters) {
+  std::size_t first = 0;
+  for (methods::StateLoss* loss : placed.losses) {
+    std::vector<std::size_t> here;
+    const std::size_t end = first + loss->sites().size();
+    for (const std::size_t site : placed.routes.sites_on(place.pp))
+      if (site >= first && site < end) here.push_back(site - first);
+    loss->declare(here, place.tp == 0, parameters);
+    first = end;
+  }
+}
+
+// A method's own parameters start from their own distribution, whatever the model's start from.
+class WithMethods : public model::WeightSource {
+ public:
+  WithMethods(const model::WeightSource& model, std::uint64_t seed) : model_(model), own_(seed) {}
+  void read(const model::Parameter& parameter, const model::Piece& piece,
+            float* out) const override {
+    if (is_method_parameter(parameter.name))
+      own_.read(parameter, piece, out);
+    else
+      model_.read(parameter, piece, out);
+  }
+
+ private:
+  const model::WeightSource& model_;
+  model::RandomWeights own_;
+};
+
 comm::Communicator* group_or_null(comm::Communicator& group) {
   return group.size() > 1 ? &group : nullptr;
 }
@@ -19,16 +63,20 @@ comm::Communicator* group_or_null(comm::Communicator& group) {
 }  // namespace
 
 Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
-               const EnginePlan& plan, bool train)
-    : device_(device), grid_(grid), config_(config), plan_(plan) {
+               const EnginePlan& plan, bool train, Losses losses)
+    : device_(device), grid_(grid), config_(config), plan_(plan), losses_(std::move(losses)) {
   const auto place = grid.place();
+  const StateLosses placed = place_losses(plan_, losses_);
+  std::function<void(model::ParameterSet&)> declare_more;
+  if (!losses_.empty())
+    declare_more = [&](model::ParameterSet& set) { declare_losses(placed, place, set); };
   const auto trainable = [&](const std::string& name) {
-    return train && !config_.model.freeze.match(name);
+    return train && (is_method_parameter(name) || !config_.model.freeze.match(name));
   };
   student_ = std::make_unique<model::Stage>(
       device, plan_.student,
       plan_.stage_plan(plan_.student, plan_.student_layers, grid.shape(), place),
-      group_or_null(grid.tp()), trainable, config_.model.frozen_dtype);
+      group_or_null(grid.tp()), trainable, config_.model.frozen_dtype, declare_more);
   if (plan_.teacher)
     teacher_ = std::make_unique<model::Stage>(
         device, *plan_.teacher,
@@ -36,15 +84,19 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
         group_or_null(grid.tp()), [](const std::string&) { return false; }, config_.teacher.dtype);
   if (student_->plan().shard.kv_replicas > 1)
     kv_replicas_ = grid.make_kv_replica_group(static_cast<int>(plan_.student.kv_heads));
-  work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), work_settings(config_));
+  work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), place.pp, work_settings(config_),
+                                       placed);
   first_trainable_ = train ? first_trainable_stage() : grid.shape().pp;
   const int stage = place.pp;
-  std::vector<pipeline::BundlePart> in, out;
-  if (!grid.is_first_stage()) in = work_->bundle_parts(first_trainable_ < stage);
-  if (!grid.is_last_stage()) out = work_->bundle_parts(first_trainable_ <= stage);
-  executor_ =
-      std::make_unique<pipeline::Executor>(device, grid.pp(), std::move(in), std::move(out));
+  const auto make_executor = [&](bool training) {
+    std::vector<pipeline::BundlePart> in, out;
+    if (!grid.is_first_stage()) in = work_->bundle_parts(stage - 1, first_trainable_, training);
+    if (!grid.is_last_stage()) out = work_->bundle_parts(stage, first_trainable_, training);
+    return std::make_unique<pipeline::Executor>(device, grid.pp(), std::move(in), std::move(out));
+  };
+  evaluator_ = make_executor(false);
   if (!train) return;
+  executor_ = make_executor(true);
   reducer_ = std::make_unique<GradientReducer>(grid, kv_replicas_.get(), student_->parameters());
   optimizer_ = std::make_unique<Optimizer>(device, config_.optim, student_->parameters());
 }
@@ -65,19 +117,20 @@ void Engine::load_teacher() {
 
 void Engine::load_initial_weights() {
   load_teacher();
-  model::ParameterSet& parameters = student_->parameters();
+  const auto seed = static_cast<std::uint64_t>(config_.run.seed);
+  const auto load = [&](const model::WeightSource& source) {
+    model::load_parameters(student_->parameters(), WithMethods(source, seed));
+  };
   switch (config_.model.init) {
     case Init::random:
-      model::load_parameters(parameters,
-                             model::RandomWeights(static_cast<std::uint64_t>(config_.run.seed)));
+      load(model::RandomWeights(seed));
       break;
     case Init::path:
-      model::load_parameters(parameters, HfWeights(config_.model.path, plan_.student.family));
+      load(HfWeights(config_.model.path, plan_.student.family));
       break;
     case Init::teacher_layers: {
       const HfWeights source(config_.teacher.path, plan_.teacher->family);
-      model::load_parameters(parameters, model::ChosenLayers(source, plan_.student.family,
-                                                             plan_.student_from_teacher));
+      load(model::ChosenLayers(source, plan_.student.family, plan_.student_from_teacher));
       break;
     }
   }
@@ -89,12 +142,14 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   FATHOM_CHECK(reducer_ != nullptr, "the engine was not made for training");
   const int count = static_cast<int>(slots.size());
   work_->begin(std::move(slots), label_tokens, static_cast<std::uint32_t>(step));
+  for (const auto& loss : losses_) loss->begin(work_->batches());
   work_->bucket_done = [this](int bucket) { reducer_->bucket_done(bucket); };
   executor_->run(
       pipeline::schedule_1f1b(grid_.place().pp, grid_.shape().pp, count, first_trainable_), *work_,
       true, observer);
   reducer_->finish();
   work_->bucket_done = nullptr;
+  reduce_state_terms();
   return reduce(work_->sums());
 }
 
@@ -102,9 +157,22 @@ model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
                                  const pipeline::ActionObserver& observer) {
   const int count = static_cast<int>(slots.size());
   work_->begin(std::move(slots), 1, 0);
-  executor_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
-                 false, observer);
+  evaluator_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
+                  false, observer);
   return reduce(work_->sums());
+}
+
+// Each term lives on the stages of its sites, the same on each tensor rank.
+void Engine::reduce_state_terms() {
+  state_terms_.clear();
+  for (const auto& loss : losses_)
+    for (methods::StateTerm& term : loss->terms()) state_terms_.push_back(std::move(term));
+  std::vector<double> sums;
+  for (const methods::StateTerm& term : state_terms_) sums.push_back(term.sum);
+  if (sums.empty()) return;
+  for (comm::Communicator* group : {&grid_.dp(), &grid_.pp()})
+    group->all_reduce(sums.data(), sums.size(), comm::ReduceOp::sum);
+  for (std::size_t i = 0; i < sums.size(); ++i) state_terms_[i].sum = sums[i];
 }
 
 // Sums live on the last stages, the same on each tensor rank: summed over dp and handed back over

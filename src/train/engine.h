@@ -50,9 +50,12 @@ double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_
 /// The models of a run on this rank and what trains them. Construction is collective over the grid.
 class Engine {
  public:
+  /// The losses on hidden states that a run adds to those of the head.
+  using Losses = std::vector<std::unique_ptr<methods::StateLoss>>;
+
   /// Allocates parameters, gradients and, with `train`, optimizer state; sets no weights.
   Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& config, const EnginePlan& plan,
-         bool train);
+         bool train, Losses losses = {});
 
   /// Sets the student's and the teacher's weights as the configuration says.
   void load_initial_weights();
@@ -65,6 +68,10 @@ class Engine {
   model::LossSums forward_backward(std::vector<data::MicroBatch> slots, std::int64_t label_tokens,
                                    std::int64_t step,
                                    const pipeline::ActionObserver& observer = {});
+
+  /// The terms of the losses on hidden states in the last forward_backward(), summed over all
+  /// ranks, on every rank.
+  const std::vector<methods::StateTerm>& state_terms() const { return state_terms_; }
 
   /// The same without gradients: sums over all ranks, on every rank.
   model::LossSums evaluate(std::vector<data::MicroBatch> slots,
@@ -80,6 +87,7 @@ class Engine {
 
  private:
   model::LossSums reduce(model::LossSums sums);
+  void reduce_state_terms();
   int first_trainable_stage();
 
   Device& device_;
@@ -87,9 +95,11 @@ class Engine {
   TrainConfig config_;
   EnginePlan plan_;
   std::unique_ptr<comm::Communicator> kv_replicas_;
+  Losses losses_;
+  std::vector<methods::StateTerm> state_terms_;
   std::unique_ptr<model::Stage> student_, teacher_;
   std::unique_ptr<DistilWork> work_;
-  std::unique_ptr<pipeline::Executor> executor_;
+  std::unique_ptr<pipeline::Executor> executor_, evaluator_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<Optimizer> optimizer_;
   int first_trainable_ = 0;

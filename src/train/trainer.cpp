@@ -201,6 +201,11 @@ StepMetrics Trainer::step() {
   metrics.loss = config_.loss.ce_weight * ce + config_.loss.kl_weight * t2 * kl;
   metrics.parts = {{"ce", ce}};
   if (engine_.teacher() != nullptr) metrics.parts.push_back({"kl", kl});
+  for (const methods::StateTerm& term : engine_.state_terms()) {
+    const double value = term.count > 0 ? term.sum / term.count : 0;
+    metrics.parts.push_back({term.name, value});
+    metrics.loss += term.weight * value;
+  }
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
   require_finite(metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "data/batch.h"
+#include "model/parameters.h"
+
+namespace fathom::methods {
+
+enum class Side { teacher, student };
+
+/// A hidden state of a model, counted as Hugging Face's hidden_states: 0 is the embedding, i the
+/// output of block i (from 1), and the last one has passed the final norm.
+struct KeyState {
+  Side side = Side::student;
+  std::int64_t layer = 0;
+  auto operator<=>(const KeyState&) const = default;
+};
+
+/// States that a loss needs together. The term is computed on one stage, the latest of those that
+/// make them, or the last one if it needs the heads; what is made earlier travels there.
+struct Site {
+  std::vector<KeyState> states;
+  bool at_head = false;
+};
+
+/// The key states [n, hidden] of one micro-batch on one stage.
+class KeyStates {
+ public:
+  void put(KeyState key, autograd::Var state) { states_[key] = std::move(state); }
+  bool has(KeyState key) const { return states_.count(key) != 0; }
+  const autograd::Var& at(KeyState key) const {
+    const auto found = states_.find(key);
+    FATHOM_CHECK(found != states_.end(), "state ", key.layer, " of the ",
+                 key.side == Side::teacher ? "teacher" : "student", " is not on this stage");
+    return found->second;
+  }
+  const autograd::Var& student(std::int64_t layer) const { return at({Side::student, layer}); }
+  const Tensor& teacher(std::int64_t layer) const { return at({Side::teacher, layer}).value; }
+
+ private:
+  std::map<KeyState, autograd::Var> states_;
+};
+
+/// A part of the loss and its value in a step: weight * sum / count. The sum is of this rank's
+/// micro-batches; count is the global denominator, known before the first forward pass.
+struct StateTerm {
+  std::string name;
+  double weight = 0;
+  double sum = 0;
+  double count = 0;
+};
+
+/// A loss on hidden states of student and teacher: the seam of MTA and FDD.
+class StateLoss {
+ public:
+  virtual ~StateLoss() = default;
+
+  /// Known before the run; the same on every rank.
+  virtual std::vector<Site> sites() const = 0;
+
+  /// Declares the trainable parameters of the sites that this stage computes, every tensor rank the
+  /// whole of them. The loss must outlive the set.
+  virtual void declare(const std::vector<std::size_t>& /*sites*/, bool /*owned*/,
+                       model::ParameterSet& /*parameters*/) {}
+
+  /// Takes in a step's micro-batches and counts the denominators. Collective over the data-parallel
+  /// axis.
+  virtual void begin(const std::vector<data::MicroBatch>& batches) = 0;
+
+  /// Adds a site's terms for a micro-batch. Gradients are computed here; the tape keeps only those
+  /// of the states. All tensor ranks compute the same, and the student's states are replicated.
+  virtual void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states) = 0;
+
+  /// The terms since begin(), each site's on the rank that computed it; the same list everywhere.
+  virtual std::vector<StateTerm> terms() const = 0;
+};
+
+}  // namespace fathom::methods
