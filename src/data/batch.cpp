@@ -53,6 +53,31 @@ void check_row(std::span<const std::int32_t> ids, std::span<const std::int32_t> 
 
 }  // namespace
 
+BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
+  label_tokens += other.label_tokens;
+  tokens += other.tokens;
+  sequences += other.sequences;
+  squares += other.squares;
+  return *this;
+}
+
+BatchCounts count(const MicroBatch& batch) {
+  BatchCounts counts{.label_tokens = batch.label_tokens, .tokens = batch.tokens()};
+  for (std::size_t s = 1; s < batch.cu_seqlens.size(); ++s) {
+    const std::int32_t begin = batch.cu_seqlens[s - 1], end = batch.cu_seqlens[s];
+    counts.sequences += std::any_of(batch.labels.begin() + begin, batch.labels.begin() + end,
+                                    [](std::int32_t label) { return label != kNoLabel; });
+    counts.squares += std::int64_t{end - begin} * (end - begin);
+  }
+  return counts;
+}
+
+BatchCounts RoleCounts::total() const {
+  BatchCounts sum;
+  for (const BatchCounts& counts : counts_) sum += counts;
+  return sum;
+}
+
 void append(MicroBatch& batch, const TokenRecord& record, std::int64_t sample,
             std::int64_t record_number) {
   FATHOM_CHECK(record.ids.size() >= 2, "a record of ", record.ids.size(), " ids");
@@ -95,6 +120,7 @@ MicroBatch slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) 
   FATHOM_CHECK(0 <= begin && begin <= end && end <= batch.sequences(), "rows ", begin, " to ", end,
                " of ", batch.sequences());
   MicroBatch part;
+  part.role = batch.role;
   for (auto s = static_cast<std::size_t>(begin); s < static_cast<std::size_t>(end); ++s) {
     const std::int32_t from = batch.cu_seqlens[s];
     const std::int32_t to = batch.cu_seqlens[s + 1];

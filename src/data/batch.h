@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,6 +11,16 @@ namespace fathom::data {
 
 /// The label of a position that is not supervised.
 inline constexpr std::int32_t kNoLabel = -100;
+
+/// Where the text of a micro-batch comes from, which decides what is learnt from it.
+enum class Role : std::uint8_t {
+  dataset,       ///< records of the training set
+  student_text,  ///< prompts of the training set with what the student answered
+  corpus,        ///< records of the second corpus
+  chosen,        ///< the teacher's answers of prepared pairs
+  rejected,      ///< the student's answers of prepared pairs
+};
+inline constexpr int kRoles = 5;
 
 /// Sequences packed end to end without padding: tokens() positions in sequences() sequences. An
 /// empty one (no sequence) is valid and is what a rank with fewer micro-batches runs; it adds
@@ -24,10 +35,38 @@ struct MicroBatch {
       sample_index;  ///< [sequences] global sample number (keys random numbers)
   std::vector<std::int64_t> record_index;  ///< [sequences] record of the token file (keys caches)
   std::int64_t label_tokens = 0;           ///< labels that are not kNoLabel
+  Role role = Role::dataset;
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(cu_seqlens.size()) - 1; }
   std::int64_t tokens() const { return static_cast<std::int64_t>(ids.size()); }
   bool empty() const { return sequences() == 0; }
+};
+
+/// Sums over micro-batches: what the denominators of the losses and the cost of a step come from.
+struct BatchCounts {
+  std::int64_t label_tokens = 0;
+  std::int64_t tokens = 0;
+  std::int64_t sequences = 0;  ///< with a supervised token
+  std::int64_t squares = 0;    ///< of the sequences' lengths: attention costs so much
+
+  BatchCounts& operator+=(const BatchCounts& other);
+  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
+};
+BatchCounts count(const MicroBatch& batch);
+
+/// The counts of a whole step, over all its micro-batches and ranks, by role.
+class RoleCounts {
+ public:
+  RoleCounts() = default;
+  /// A step of the data set alone.
+  explicit RoleCounts(const BatchCounts& dataset) { (*this)[Role::dataset] = dataset; }
+
+  BatchCounts& operator[](Role role) { return counts_[static_cast<std::size_t>(role)]; }
+  const BatchCounts& operator[](Role role) const { return counts_[static_cast<std::size_t>(role)]; }
+  BatchCounts total() const;
+
+ private:
+  std::array<BatchCounts, kRoles> counts_;
 };
 
 /// Appends a record of n ids as n - 1 positions, supervised from max(prompt_length, 1) - 1 on.

@@ -9,7 +9,9 @@ namespace {
 
 void add(BatchCounts& counts, const Dataset& dataset, std::int64_t record) {
   counts.label_tokens += dataset.labels(record);
-  counts.tokens += dataset.inputs(record);
+  const std::int64_t inputs = dataset.inputs(record);
+  counts.tokens += inputs;
+  counts.squares += inputs * inputs;
   ++counts.sequences;
 }
 
@@ -66,12 +68,18 @@ MicroBatch TrainBatches::slot(std::int64_t step, const Share& share, std::int64_
   return slot < share.count() ? micro_batch(step, share.begin + slot) : MicroBatch{};
 }
 
-BatchCounts TrainBatches::counts(std::int64_t step) const {
+BatchCounts TrainBatches::counts(std::int64_t step, std::int64_t j) const {
   BatchCounts counts;
-  const std::int64_t first = plan_.first_sample(step, 0);
-  for (std::int64_t sample = first; sample < first + plan_.samples_per_step(); ++sample) {
+  const std::int64_t first = plan_.first_sample(step, j);
+  for (std::int64_t sample = first; sample < first + plan_.micro_batch; ++sample) {
     add(counts, dataset_, order_.record(sample));
   }
+  return counts;
+}
+
+BatchCounts TrainBatches::counts(std::int64_t step) const {
+  BatchCounts counts;
+  for (std::int64_t j = 0; j < plan_.micro_batches; ++j) counts += this->counts(step, j);
   return counts;
 }
 

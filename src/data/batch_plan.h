@@ -33,15 +33,6 @@ struct Share {
 };
 Share share_of(std::int64_t micro_batches, int dp_rank, int dp);
 
-/// Sums over a whole step or evaluation, over all ranks: the denominators of the losses.
-struct BatchCounts {
-  std::int64_t label_tokens = 0;
-  std::int64_t tokens = 0;
-  std::int64_t sequences = 0;
-
-  friend bool operator==(const BatchCounts&, const BatchCounts&) = default;
-};
-
 /// What fixes the sequence of training samples. Saved in every checkpoint.
 struct DataIdentity {
   std::string content;  ///< the token file's fingerprint
@@ -69,7 +60,8 @@ class TrainBatches {
   MicroBatch micro_batch(std::int64_t step, std::int64_t j) const;
   /// An empty one for j beyond the share's block.
   MicroBatch slot(std::int64_t step, const Share& share, std::int64_t slot) const;
-  /// Counts of a whole step, the same on every rank, from the index alone (no id is read).
+  /// Counts of a micro-batch and of a whole step, from the index alone (no id is read).
+  BatchCounts counts(std::int64_t step, std::int64_t j) const;
   BatchCounts counts(std::int64_t step) const;
   /// Epoch of the first sample of a step.
   std::int64_t epoch(std::int64_t step) const { return order_.epoch(plan_.first_sample(step, 0)); }

@@ -8,31 +8,11 @@
 #include "core/timer.h"
 #include "eval/token_metrics.h"
 #include "kernels/peak.h"
+#include "train/dataset_source.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
 
 namespace fathom::train {
-namespace {
-
-struct Work {
-  std::int64_t tokens = 0, squares = 0;
-};
-
-// Tokens, and squares of sequence lengths for the cost of attention, of all ranks.
-Work count_work(const std::vector<data::MicroBatch>& slots, comm::Communicator& dp) {
-  std::int64_t sums[2] = {0, 0};
-  for (const data::MicroBatch& batch : slots) {
-    sums[0] += batch.tokens();
-    for (std::size_t b = 1; b < batch.cu_seqlens.size(); ++b) {
-      const std::int64_t length = batch.cu_seqlens[b] - batch.cu_seqlens[b - 1];
-      sums[1] += length * length;
-    }
-  }
-  dp.all_reduce(sums, 2, comm::ReduceOp::sum);
-  return {sums[0], sums[1]};
-}
-
-}  // namespace
 
 std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
                                             Overlong policy, std::int64_t vocab, bool check_all) {
@@ -61,9 +41,9 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
   if (!config_.data.eval.empty())
     eval_set_ = open_dataset(config_.data.eval, plan.context, config_.data.overlong,
                              plan.loss_vocab, first);
-  batches_ = std::make_unique<data::TrainBatches>(
+  source_ = std::make_unique<DatasetSource>(
       *train_set_, data::BatchPlan{config_.batch.micro_batches, config_.batch.micro_batch},
-      static_cast<std::uint64_t>(config_.run.seed));
+      static_cast<std::uint64_t>(config_.run.seed), grid_);
   if (eval_set_)
     eval_batches_ = std::make_unique<data::EvalBatches>(
         *eval_set_, config_.batch.micro_batch,
@@ -107,8 +87,8 @@ void Trainer::resume_or_start() {
 // Where the training data began. Other data than before starts anew, if it may; later resumes of
 // the same recipe then find it unchanged.
 std::int64_t Trainer::continued_data(const RunState& saved) const {
-  if (saved.data == batches_->identity()) return saved.data_start;
-  if (!config_.run.reset_data) data::require_same_data(saved.data, batches_->identity());
+  if (saved.data == source_->identity()) return saved.data_start;
+  if (!config_.run.reset_data) data::require_same_data(saved.data, source_->identity());
   return saved.step;
 }
 
@@ -161,15 +141,6 @@ void Trainer::note(const char* name) {
   if (hooks_.watchdog != nullptr) hooks_.watchdog->note({.step = steps_done_, .name = name});
 }
 
-std::vector<data::MicroBatch> Trainer::slots_of(std::int64_t data_step) const {
-  const data::Share share =
-      data::share_of(config_.batch.micro_batches, grid_.place().dp, grid_.shape().dp);
-  std::vector<data::MicroBatch> slots;
-  for (std::int64_t slot = 0; slot < share.slots; ++slot)
-    slots.push_back(batches_->slot(data_step, share, slot));
-  return slots;
-}
-
 void Trainer::require_finite(double loss, double norm) {
   const bool finite = std::isfinite(loss) && std::isfinite(norm);
   if (grid_.world().all_agree(finite)) return;
@@ -182,20 +153,21 @@ void Trainer::require_finite(double loss, double norm) {
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
-  const std::int64_t data_step = index - data_start_;
-  std::vector<data::MicroBatch> slots = slots_of(data_step);
-  const Work work = count_work(slots, grid_.dp());
-  const std::int64_t labels = batches_->counts(data_step).label_tokens;
+  note("batches");
+  StepBatches batches =
+      source_->take({.step = index, .steps = config_.run.steps, .data = index - data_start_});
+  const data::BatchCounts work = batches.counts.total();
   const auto observer = [&](const pipeline::Action& action) {
     if (hooks_.watchdog != nullptr)
       hooks_.watchdog->note({.step = index,
                              .micro_batch = action.micro_batch,
                              .name = pipeline::to_string(action.kind)});
   };
-  const model::LossSums sums = engine_.forward_backward(std::move(slots), labels, index, observer);
+  const model::LossSums sums =
+      engine_.forward_backward(std::move(batches.slots), work.label_tokens, index, observer);
   note("update");
   StepMetrics metrics;
-  const double tokens = static_cast<double>(std::max<std::int64_t>(1, labels));
+  const double tokens = static_cast<double>(std::max<std::int64_t>(1, work.label_tokens));
   const double t2 = config_.loss.scale_t2 ? config_.loss.temperature * config_.loss.temperature : 1;
   const double ce = sums.cross_entropy / tokens, kl = sums.forward_kl / tokens;
   metrics.loss = config_.loss.ce_weight * ce + config_.loss.kl_weight * t2 * kl;
@@ -215,7 +187,8 @@ StepMetrics Trainer::step() {
   metrics.tokens = work.tokens;
   metrics.seconds = timer.seconds();
   metrics.tokens_per_s = static_cast<double>(work.tokens) / metrics.seconds;
-  const double flops = step_flops(engine_.plan(), config_, work.tokens, labels, work.squares);
+  const double flops =
+      step_flops(engine_.plan(), config_, work.tokens, work.label_tokens, work.squares);
   metrics.peak_share = flops / metrics.seconds / peak_flops_;
   std::int64_t memory = memory_usage().peak;
   grid_.world().all_reduce(&memory, 1, comm::ReduceOp::max);
@@ -248,7 +221,7 @@ void Trainer::begin_save() {
   RunState state;
   state.step = steps_done_;
   state.optimizer_steps = engine_.optimizer().steps();
-  state.data = batches_->identity();
+  state.data = source_->identity();
   state.data_start = data_start_;
   state.model_config = model::config_json(engine_.plan().student);
   checkpoints::RunInfo info{.step = steps_done_,

@@ -8,8 +8,8 @@
 #include "checkpoints/checkpoint_writer.h"
 #include "checkpoints/run_lock.h"
 #include "comm/watchdog.h"
-#include "data/batch_plan.h"
 #include "data/dataset.h"
+#include "train/batch_source.h"
 #include "train/engine.h"
 #include "train/metrics/metric_sinks.h"
 #include "train/run_state.h"
@@ -56,7 +56,6 @@ class Trainer {
   void log_start();
   void log_saved_bytes();
   std::int64_t continued_data(const RunState& saved) const;
-  std::vector<data::MicroBatch> slots_of(std::int64_t data_step) const;
   void require_finite(double loss, double norm);
 
   TrainConfig config_;
@@ -65,7 +64,7 @@ class Trainer {
   Device& device_;
   std::unique_ptr<checkpoints::RunLock> lock_;
   std::unique_ptr<data::Dataset> train_set_, eval_set_;
-  std::unique_ptr<data::TrainBatches> batches_;
+  std::unique_ptr<BatchSource> source_;
   std::unique_ptr<data::EvalBatches> eval_batches_;
   Engine engine_;
   checkpoints::CheckpointWriter writer_;

@@ -92,10 +92,9 @@ TEST_F(Batches, CountsFromTheIndexEqualTheBatches) {
   for (std::int64_t step = 0; step < 9; ++step) {
     BatchCounts summed;
     for (std::int64_t j = 0; j < 3; ++j) {
-      const MicroBatch batch = batches.micro_batch(step, j);
-      summed.label_tokens += batch.label_tokens;
-      summed.tokens += batch.tokens();
-      summed.sequences += batch.sequences();
+      const BatchCounts counted = count(batches.micro_batch(step, j));
+      EXPECT_EQ(batches.counts(step, j), counted);
+      summed += counted;
     }
     EXPECT_EQ(batches.counts(step), summed);
   }
@@ -105,12 +104,8 @@ TEST_F(Batches, TruncatedRecordsCountAsTruncated) {
   const Dataset data(open(growing(17)), 6, Overlong::truncate);
   const EvalBatches batches(data, 4);
   BatchCounts summed;
-  for (std::int64_t j = 0; j < batches.micro_batches(); ++j) {
-    const MicroBatch batch = batches.micro_batch(j);
-    summed.label_tokens += batch.label_tokens;
-    summed.tokens += batch.tokens();
-    summed.sequences += batch.sequences();
-  }
+  for (std::int64_t j = 0; j < batches.micro_batches(); ++j)
+    summed += count(batches.micro_batch(j));
   EXPECT_EQ(batches.counts(), summed);
   EXPECT_EQ(data.report().label_tokens, summed.label_tokens);
 }

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "data/batch_plan.h"
+
+namespace fathom::train {
+
+/// One optimizer step's micro-batches on this rank, by slot, and the counts of the whole step.
+struct StepBatches {
+  std::vector<data::MicroBatch> slots;
+  data::RoleCounts counts;  ///< over all ranks, the same on each of them
+};
+
+/// Where in a run a step is.
+struct StepClock {
+  std::int64_t step = 0;   ///< optimizer steps done
+  std::int64_t steps = 1;  ///< of the whole run
+  std::int64_t data = 0;   ///< steps since the training data began
+};
+
+/// Where the micro-batches of a run's steps come from.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  /// The micro-batches of a step. Those of a run do not depend on the grid: each belongs to one
+  /// data-parallel rank as a whole, and ranks with fewer of them get empty ones. Collective over
+  /// the grid, once for each step and in their order; may generate text with the student's weights
+  /// as they are.
+  virtual StepBatches take(const StepClock& clock) = 0;
+
+  /// What fixes the sequence of samples.
+  virtual data::DataIdentity identity() const = 0;
+};
+
+/// The step's micro-batches that fall to this rank: `make(j)` for each of its block of `count`, and
+/// empty ones up to the number of slots that all ranks have.
+template <typename Make>
+std::vector<data::MicroBatch> fill_slots(std::int64_t count, const comm::ProcessGrid& grid,
+                                         const Make& make) {
+  const data::Share share = data::share_of(count, grid.place().dp, grid.shape().dp);
+  std::vector<data::MicroBatch> slots(static_cast<std::size_t>(share.slots));
+  for (std::int64_t j = share.begin; j < share.end; ++j)
+    slots[static_cast<std::size_t>(j - share.begin)] = make(j);
+  return slots;
+}
+
+}  // namespace fathom::train
