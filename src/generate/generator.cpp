@@ -75,14 +75,19 @@ Generator::Generator(const model::Stage& stage, comm::ProcessGrid& grid, Generat
   at_least_one("prompt_rows", options_.prompt_rows);
 }
 
+std::int64_t Generator::context() const {
+  const std::int64_t most = stage_.spec().max_positions;
+  return options_.context > 0 ? std::min(options_.context, most) : most;
+}
+
 void Generator::check(const std::vector<Prompt>& prompts) const {
   const model::ModelSpec& spec = stage_.spec();
+  const std::int64_t context = this->context();
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::vector<std::int32_t>& ids = prompts[i].ids;
     require(!ids.empty(), ErrorKind::data, "prompt ", i + 1, " has no tokens");
-    require(static_cast<std::int64_t>(ids.size()) < spec.max_positions, ErrorKind::data, "prompt ",
-            i + 1, " has ", ids.size(), " tokens, which leaves no room in a context of ",
-            spec.max_positions);
+    require(static_cast<std::int64_t>(ids.size()) < context, ErrorKind::data, "prompt ", i + 1,
+            " has ", ids.size(), " tokens, which leaves no room in a context of ", context);
     for (const std::int32_t id : ids)
       require(id >= 0 && id < spec.vocab, ErrorKind::data, "prompt ", i + 1, " has the id ", id,
               "; the model's vocabulary has ", spec.vocab, " entries");
@@ -92,7 +97,7 @@ void Generator::check(const std::vector<Prompt>& prompts) const {
 RosterLimits Generator::limits(const std::vector<Prompt>& prompts) const {
   RosterLimits limits;
   limits.max_new = options_.max_new;
-  limits.context = stage_.spec().max_positions;
+  limits.context = context();
   limits.prompt_rows = options_.prompt_rows;
   limits.stop_ids = options_.stop_ids;
   limits.slots = std::min(options_.batch, static_cast<std::int64_t>(prompts.size()));

@@ -12,6 +12,7 @@ namespace fathom::generate {
 struct GeneratorOptions {
   Sampling sampling = {};
   std::int64_t max_new = 128;  ///< tokens added to a prompt
+  std::int64_t context = 0;    ///< tokens of a sequence, prompt included; 0: what the model takes
   /// Sequences that end with one of these are complete; empty goes on to max_new.
   std::vector<std::int32_t> stop_ids = {};
   std::int64_t batch = 8;           ///< sequences that run together
@@ -39,6 +40,7 @@ class Generator {
                                      const TokenCallback& on_token = {});
 
  private:
+  std::int64_t context() const;
   void check(const std::vector<Prompt>& prompts) const;
   RosterLimits limits(const std::vector<Prompt>& prompts) const;
 

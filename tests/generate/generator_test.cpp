@@ -5,6 +5,7 @@
 
 #include "../mpi_main.h"
 #include "../support/expect_error.h"
+#include "generate/replicas.h"
 #include "kernels/elementwise.h"
 #include "loaded_model.h"
 #include "model/head.h"
@@ -121,6 +122,44 @@ TEST_F(GeneratorTest, EndsAtStopIdsAndAtTheContext) {
   EXPECT_EQ(stopped.ids.back(), options.stop_ids[0]);
   EXPECT_LE(stopped.ids.size(), 5u);
   EXPECT_TRUE(std::equal(stopped.ids.begin(), stopped.ids.end(), open[2].ids.begin()));
+}
+
+TEST_F(GeneratorTest, NoSequenceOutgrowsTheContextAskedFor) {
+  const std::vector<Prompt> all = prompts(6);  // of 1 to 11 tokens
+  const auto results = generate(all, {.max_new = 8, .context = 12, .batch = 4});
+  const auto open = generate(all, {.max_new = 8, .batch = 4});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t room = 12 - all[i].ids.size(), expected = std::min<std::size_t>(8, room);
+    ASSERT_EQ(results[i].ids.size(), expected) << "prompt " << i;
+    EXPECT_TRUE(std::equal(results[i].ids.begin(), results[i].ids.end(), open[i].ids.begin()));
+    EXPECT_EQ(results[i].reason, room < 8 ? StopReason::context : StopReason::max_new);
+  }
+  expect_error(
+      ErrorKind::data, [&] { generate(all, {.context = 9}); }, "prompt 3", "context of 9");
+}
+
+// Two tensor ranks and, at four, two replicas: prompts are divided, results are not.
+TEST(Replicas, ShareThePromptsAndAllGetAllResults) {
+  const auto device = make_guarded_device(std::size_t{1} << 28);
+  const int ranks = test::world().size();
+  const comm::GridShape shape =
+      ranks == 4 ? comm::GridShape{.dp = 2, .tp = 2} : comm::GridShape{.dp = ranks};
+  test::LoadedModel model(kModels + "qwen2", *device, test::world(), shape);
+  Generator generator(*model.stage, model.grid, {.sampling = {.temperature = 1}, .max_new = 9});
+  for (const std::size_t count : {0, 1, 2, 7}) {
+    const std::vector<Prompt> all = prompts(count);
+    std::vector<std::size_t> told(count);
+    const auto results = generate_over_replicas(
+        generator, model.grid, all, [&](std::size_t prompt, const Choice&) { ++told.at(prompt); });
+    expect_same(results, generator.generate(all));
+    // Every prompt was told of by one replica.
+    for (std::size_t i = 0; i < count; ++i) {
+      auto tokens = static_cast<std::int64_t>(told[i]);
+      EXPECT_TRUE(tokens == 0 || told[i] == results[i].ids.size()) << "prompt " << i;
+      model.grid.dp().all_reduce(&tokens, 1, comm::ReduceOp::sum);
+      EXPECT_EQ(tokens, static_cast<std::int64_t>(results[i].ids.size())) << "prompt " << i;
+    }
+  }
 }
 
 TEST_F(GeneratorTest, CallsBackForEveryTokenInOrder) {
