@@ -146,10 +146,12 @@ struct DropoutMask {
         key0(dropout.key0),
         key1(dropout.key1),
         site(dropout.site),
+        first_column(dropout.first_column),
         positions(dropout.probability > 0 ? dropout.positions.ptr<std::int32_t>() : nullptr),
         samples(dropout.probability > 0 ? dropout.samples.ptr<std::int32_t>() : nullptr) {}
 
-  FATHOM_HOST_DEVICE float operator()(std::int64_t r, std::int64_t column) const {
+  FATHOM_HOST_DEVICE float operator()(std::int64_t r, std::int64_t i) const {
+    const std::int64_t column = first_column + i;
     const Philox words = philox(key0, key1, static_cast<std::uint32_t>(column / 4),
                                 static_cast<std::uint32_t>(positions[r]),
                                 static_cast<std::uint32_t>(samples[r]), site);
@@ -158,6 +160,7 @@ struct DropoutMask {
 
   float probability, keep_scale;
   std::uint32_t key0, key1, site;
+  std::int64_t first_column;
   const std::int32_t* positions;
   const std::int32_t* samples;
 };

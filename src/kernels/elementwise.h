@@ -38,7 +38,8 @@ struct Dropout {
   float probability = 0.0f;  ///< 0 = off
   std::uint32_t key0 = 0, key1 = 0;
   std::uint32_t site = 0;
-  Tensor positions, samples;  ///< i32 [n]
+  Tensor positions, samples;      ///< i32 [n]
+  std::int64_t first_column = 0;  ///< of the tensor in the whole one, of which it may be a part
 };
 
 /// y = residual + dropout(delta + bias); bias and residual may be undefined. y may be residual's
