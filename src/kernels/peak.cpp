@@ -27,7 +27,8 @@ double measure_gemm_peak_gflops(Device& device) {
 }
 
 double measure_read_bandwidth(Device& device) {
-  constexpr std::int64_t kFloats = std::int64_t{16} << 20, kBlock = 32768;
+  // Many times the last-level cache, which would otherwise answer a part of it.
+  constexpr std::int64_t kFloats = std::int64_t{128} << 20, kBlock = 32768;
   constexpr double kSeconds = 0.2;
   const Tensor data = Tensor::empty(device, {kFloats});
   fill(data, 1.0f);

@@ -9,8 +9,8 @@ namespace fathom::kernels {
 /// measured by.
 double measure_gemm_peak_gflops(Device& device);
 
-/// GB/s at which the caller's threads read memory: the best of several passes over 64 MiB in a
-/// fifth of a second. What decoding is measured by.
+/// GB/s at which the threads of the caller read memory: the best of several passes over 512 MiB in
+/// a fifth of a second. What decoding is measured by.
 double measure_read_bandwidth(Device& device);
 
 }  // namespace fathom::kernels

@@ -11,7 +11,7 @@ using methods::KeyStates;
 using methods::Side;
 
 std::int64_t default_chunk_rows(std::int64_t vocab, int models) {
-  constexpr std::int64_t kMostBytes = std::int64_t{72} << 20;
+  constexpr std::int64_t kMostBytes = std::int64_t{48} << 20;
   return std::clamp<std::int64_t>(kMostBytes / (4 * vocab * models) / 16 * 16, 64, 1024);
 }
 

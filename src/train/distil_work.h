@@ -14,7 +14,7 @@
 namespace fathom::train {
 
 /// Rows of logits that the fused head holds at a time unless loss.chunk_rows says otherwise: enough
-/// for its GEMM to run at full rate, few enough that the logits of all `models` stay below 72 MiB.
+/// for its GEMM to run at full rate, few enough that the logits of all `models` stay below 48 MiB.
 std::int64_t default_chunk_rows(std::int64_t vocab, int models);
 
 /// Losses on hidden states and where each of their sites is computed.
