@@ -11,11 +11,21 @@
 //   row.each(n, f)      f(i) for i in [0, n), in any order
 //   row.sum(n, f)       the sum of f(i)
 //   row.max(n, f)       the largest f(i)
+//   row.sums(n, f)      up to three sums in one pass: f(i) gives the terms of each as a Triple
 //
 // On the CPU a row is one iteration of an OpenMP loop with SIMD inside. Under nvcc the same source
 // gives one thread block a row and block-wide reductions whose result every thread sees. A body may
 // therefore keep only values that come from sum and max in its own variables; what one each()
 // writes to memory, a later one may read after row.sync().
+
+namespace fathom::kernels {
+
+/// Three sums of a row, or what one column adds to them.
+struct Triple {
+  float a = 0.0f, b = 0.0f, c = 0.0f;
+};
+
+}  // namespace fathom::kernels
 
 #if defined(__CUDACC__)
 #define FATHOM_BODY [=] __device__
@@ -41,6 +51,19 @@ class Row {
 #pragma omp simd reduction(+ : total)
     for (std::int64_t i = 0; i < n; ++i) total += f(i);
     return total;
+  }
+
+  template <typename F>
+  [[gnu::always_inline]] Triple sums(std::int64_t n, F f) const {
+    float a = 0.0f, b = 0.0f, c = 0.0f;
+#pragma omp simd reduction(+ : a, b, c)
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Triple term = f(i);
+      a += term.a;
+      b += term.b;
+      c += term.c;
+    }
+    return {a, b, c};
   }
 
   template <typename F>

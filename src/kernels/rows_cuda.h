@@ -36,6 +36,18 @@ class Row {
   }
 
   template <typename F>
+  __device__ Triple sums(std::int64_t n, F f) const {
+    Triple total;
+    for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) {
+      const Triple term = f(i);
+      total.a += term.a;
+      total.b += term.b;
+      total.c += term.c;
+    }
+    return {reduce(total.a, SumOp{}), reduce(total.b, SumOp{}), reduce(total.c, SumOp{})};
+  }
+
+  template <typename F>
   __device__ float max(std::int64_t n, F f) const {
     float largest = -3.402823466e38f;
     for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) largest = fmaxf(largest, f(i));

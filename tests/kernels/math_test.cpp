@@ -52,6 +52,11 @@ TEST(Math, ExpAtItsEnds) {
   EXPECT_TRUE(std::isnan(exp_f(-kNaN)));
 }
 
+TEST(Math, LogIsWithinThreeUlp) {
+  EXPECT_LT(worst_error(1.1754944e-38f, 3.4e38f, log_f, [](double x) { return std::log(x); }), 3.0);
+  EXPECT_EQ(log_f(1.0f), 0.0f);
+}
+
 TEST(Math, TanhIsWithinFourUlp) {
   EXPECT_LT(worst_error(-kInfinity, kInfinity, tanh_f, [](double x) { return std::tanh(x); }), 4.0);
   EXPECT_TRUE(std::isnan(tanh_f(kNaN)));
