@@ -72,7 +72,7 @@ std::optional<Options> parse(int argc, char** argv) {
   config.memory.recompute = recompute == "none"    ? train::Recompute::none
                             : recompute == "block" ? train::Recompute::block
                                                    : train::Recompute::cheap;
-  if (!config.teacher.path.empty()) config.loss.ce_weight = config.loss.kl_weight = 0.5;
+  if (!config.teacher.path.empty()) config.loss.ce_weight = config.loss.kd_weight = 0.5;
   return options;
 }
 
@@ -139,7 +139,8 @@ class Bench {
                           : data::MicroBatch());
     grid.world().barrier();
     const Timer timer;
-    const model::LossSums sums = engine_.forward_backward(std::move(slots), tokens(), count_++);
+    const model::LossSums sums = engine_.forward_backward(
+        std::move(slots), data::RoleCounts({.label_tokens = tokens()}), count_++);
     const double norm = engine_.optimizer().gradient_norm(grid);
     const train::OptimConfig& optim = options_.config.optim;
     engine_.optimizer().step(optim.lr, train::clip_factor(norm, optim.clip));

@@ -51,13 +51,13 @@ void write_results(const options::ProbeRequest& request, train::ProbeResult resu
 void take_steps(train::Engine& engine, const train::TrainConfig& config,
                 const train::PaddedBatch& batch, int steps) {
   const std::int64_t vocab = engine.student().spec().vocab;
-  const std::int64_t labels = data::from_padded(batch.ids, batch.mask, batch.labels, batch.rows,
-                                                batch.length, static_cast<std::int32_t>(vocab))
-                                  .label_tokens;
+  const data::RoleCounts counts(
+      data::count(data::from_padded(batch.ids, batch.mask, batch.labels, batch.rows, batch.length,
+                                    static_cast<std::int32_t>(vocab))));
   engine.optimizer().clear_gradients();
   for (int step = 0; step <= steps; ++step) {
     const auto sums =
-        engine.forward_backward(train::rows_of_rank(batch, engine.grid(), vocab), labels, step);
+        engine.forward_backward(train::rows_of_rank(batch, engine.grid(), vocab), counts, step);
     const double norm = engine.optimizer().gradient_norm(engine.grid());
     if (engine.grid().world().rank() == 0)
       std::cout << "step " << step << "  loss "

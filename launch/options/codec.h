@@ -110,11 +110,10 @@ struct Codec<E> {
   }
 };
 
-using methods::mta::Granularity;
-using methods::mta::PairNormalisation;
-using methods::mta::SpanRegion;
 using train::Decay;
+using train::Divergence;
 using train::Init;
+using train::Normalise;
 using train::Overlong;
 using train::ProgressMode;
 using train::Recompute;
@@ -149,22 +148,21 @@ inline constexpr std::array enum_words<ScheduleKind> = {
     Word<ScheduleKind>{"cosine", ScheduleKind::cosine},
     Word<ScheduleKind>{"wsd", ScheduleKind::wsd}};
 template <>
+inline constexpr std::array enum_words<Divergence> = {
+    Word<Divergence>{"forward_kl", Divergence::forward_kl},
+    Word<Divergence>{"reverse_kl", Divergence::reverse_kl},
+    Word<Divergence>{"js", Divergence::js},
+    Word<Divergence>{"tvd", Divergence::tvd},
+    Word<Divergence>{"skew_kl", Divergence::skew_kl},
+    Word<Divergence>{"skew_reverse_kl", Divergence::skew_reverse_kl}};
+template <>
+inline constexpr std::array enum_words<Normalise> = {
+    Word<Normalise>{"tokens", Normalise::tokens},
+    Word<Normalise>{"sequences", Normalise::sequences}};
+template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},
                                                      Word<Recompute>{"block", Recompute::block}};
-template <>
-inline constexpr std::array enum_words<Granularity> = {
-    Word<Granularity>{"adaptive", Granularity::adaptive},
-    Word<Granularity>{"words", Granularity::words},
-    Word<Granularity>{"phrases", Granularity::phrases}};
-template <>
-inline constexpr std::array enum_words<PairNormalisation> = {
-    Word<PairNormalisation>{"sample", PairNormalisation::sample},
-    Word<PairNormalisation>{"none", PairNormalisation::none},
-    Word<PairNormalisation>{"batch", PairNormalisation::batch}};
-template <>
-inline constexpr std::array enum_words<SpanRegion> = {
-    Word<SpanRegion>{"all", SpanRegion::all}, Word<SpanRegion>{"response", SpanRegion::response}};
 template <>
 inline constexpr std::array enum_words<ProgressMode> = {
     Word<ProgressMode>{"auto", ProgressMode::automatic}, Word<ProgressMode>{"on", ProgressMode::on},

@@ -1,133 +1,122 @@
 #include "kernels/loss.h"
 
-#include <cmath>
-
-#include "kernels/math.h"
-#include "kernels/rows.h"
+#include "kernels/loss_row.h"
 
 namespace fathom::kernels {
+
+LossView::LossView(const TokenLoss& loss, const LogitChunk& chunk)
+    : student(chunk.student.ptr<float>()),
+      teacher(chunk.teacher.defined() ? chunk.teacher.ptr<float>() : nullptr),
+      labels(chunk.labels.ptr<std::int32_t>()),
+      row_weights(chunk.row_weights.defined() ? chunk.row_weights.ptr<float>() : nullptr),
+      row_alpha(chunk.row_alpha.defined() ? chunk.row_alpha.ptr<float>() : nullptr),
+      student_stride(chunk.student.row_stride()),
+      teacher_stride(chunk.teacher.defined() ? chunk.teacher.row_stride() : 0),
+      columns(chunk.student.columns()),
+      first_id(chunk.first_id),
+      ce_weight(loss.ce_weight),
+      kd_weight(loss.kd_weight),
+      inverse_t(1.0f / loss.temperature),
+      teacher_cross_entropy(loss.teacher_cross_entropy),
+      form(loss.divergence.resolved()) {
+  const std::int64_t n = chunk.student.rows();
+  FATHOM_CHECK(chunk.labels.elements() == n, "labels of ", n, " rows");
+  FATHOM_CHECK(
+      !chunk.teacher.defined() || (chunk.teacher.rows() == n && chunk.teacher.columns() == columns),
+      "teacher logits ", to_string(chunk.teacher.shape()), " against ",
+      to_string(chunk.student.shape()));
+  FATHOM_CHECK(chunk.teacher.defined() || !loss.teacher_cross_entropy, "no teacher logits");
+  FATHOM_CHECK(!chunk.row_weights.defined() ||
+                   (chunk.row_weights.elements() == 2 * n && chunk.row_weights.contiguous()),
+               "row weights ", to_string(chunk.row_weights.shape()), " of ", n, " rows");
+  FATHOM_CHECK(!chunk.row_alpha.defined() || chunk.row_alpha.elements() == n, "row alpha ",
+               to_string(chunk.row_alpha.shape()), " of ", n, " rows");
+  const bool skewed = form.kind == Divergence::skew_kl || form.kind == Divergence::skew_reverse_kl;
+  FATHOM_CHECK(!chunk.row_alpha.defined() || skewed, to_string(form.kind), " has no alpha");
+  FATHOM_CHECK(!skewed || (form.alpha > 0 && form.alpha < 1), "alpha ", form.alpha);
+  FATHOM_CHECK(form.kind != Divergence::js || (form.beta > 0 && form.beta < 1), "beta ", form.beta);
+}
+
 namespace {
 
-// One row of a chunk as the passes see it; copied into the kernels.
-struct View {
-  float* student;
-  const float* teacher;
-  const std::int32_t* labels;
-  std::int64_t student_stride, teacher_stride, columns, first_id;
-  float ce, kl, inverse_t;
-
-  View(const TokenLoss& loss, const LogitChunk& chunk)
-      : student(chunk.student.ptr<float>()),
-        teacher(chunk.teacher.defined() ? chunk.teacher.ptr<float>() : nullptr),
-        labels(chunk.labels.ptr<std::int32_t>()),
-        student_stride(chunk.student.row_stride()),
-        teacher_stride(chunk.teacher.defined() ? chunk.teacher.row_stride() : 0),
-        columns(chunk.student.columns()),
-        first_id(chunk.first_id),
-        ce(loss.ce_weight),
-        kl(loss.kl_weight),
-        inverse_t(1.0f / loss.temperature) {
-    FATHOM_CHECK(chunk.labels.elements() == chunk.student.rows(), "labels of ",
-                 chunk.student.rows(), " rows");
-    FATHOM_CHECK(!chunk.teacher.defined() || (chunk.teacher.rows() == chunk.student.rows() &&
-                                              chunk.teacher.columns() == chunk.student.columns()),
-                 "teacher logits ", to_string(chunk.teacher.shape()), " against ",
-                 to_string(chunk.student.shape()));
-  }
-};
-
-struct Maxima {
-  float student, teacher;
-};
-struct Sums {
-  float student, student_t, teacher, cross, label;
-};
-
-template <typename R>
-FATHOM_HOST_DEVICE Maxima row_maxima(const R& row, const View& view, std::int64_t r) {
-  const float* z = view.student + r * view.student_stride;
-  Maxima maxima{row.max(view.columns, [&](std::int64_t i) { return z[i]; }), 0.0f};
-  if (view.teacher != nullptr) {
-    const float* t = view.teacher + r * view.teacher_stride;
-    maxima.teacher = row.max(view.columns, [&](std::int64_t i) { return t[i]; });
-  }
-  return maxima;
+RowMaxima FATHOM_HOST_DEVICE read_maxima(const float* from) {
+  return {from[kMaxStudent], from[kMaxTeacher]};
 }
 
-template <typename R>
-FATHOM_HOST_DEVICE Sums row_sums(const R& row, const View& view, std::int64_t r,
-                                 const Maxima& max) {
-  const float* z = view.student + r * view.student_stride;
-  const std::int64_t n = view.columns, label = view.labels[r] - view.first_id;
-  const float it = view.inverse_t;
-  Sums sums{};
-  sums.student = row.sum(n, [&](std::int64_t i) { return exp_f(z[i] - max.student); });
-  sums.label = label >= 0 && label < n ? z[label] : 0.0f;
-  if (view.teacher != nullptr) {
-    const float* t = view.teacher + r * view.teacher_stride;
-    sums.student_t =
-        it == 1.0f ? sums.student
-                   : row.sum(n, [&](std::int64_t i) { return exp_f((z[i] - max.student) * it); });
-    sums.teacher = row.sum(n, [&](std::int64_t i) { return exp_f((t[i] - max.teacher) * it); });
-    // Differences of shifted logits, so that the sum stays small when both are large.
-    sums.cross = row.sum(n, [&](std::int64_t i) {
-      const float dt = t[i] - max.teacher, dz = z[i] - max.student;
-      return exp_f(dt * it) * ((dt - dz) * it);
-    });
-  }
-  return sums;
+RowSums FATHOM_HOST_DEVICE read_sums(const float* from) {
+  return {from[kSumStudent], from[kSumStudentT], from[kSumTeacherT], from[kCross],
+          from[kLabelLogit], from[kSumTeacher],  from[kTeacherLabel]};
 }
 
-template <typename R>
-FATHOM_HOST_DEVICE void row_gradient(const R& row, const View& view, std::int64_t r,
-                                     const Maxima& max, const Sums& sums, float* result,
-                                     bool gradient) {
-  float* z = view.student + r * view.student_stride;
-  const std::int64_t n = view.columns, label = view.labels[r] - view.first_id;
-  const float it = view.inverse_t;
-  row.each(1, [&](std::int64_t) {
-    result[kCrossEntropy] = logf(sums.student) + (max.student - sums.label);
-    result[kForwardKl] = view.teacher == nullptr ? 0.0f
-                                                 : sums.cross / sums.teacher -
-                                                       (logf(sums.teacher) - logf(sums.student_t));
-    result[kCorrect] = sums.label >= max.student ? 1.0f : 0.0f;
-  });
-  if (!gradient) return;
-  row.sync();
-  const float ce = view.ce / sums.student;
-  if (view.teacher == nullptr) {
-    row.each(n, [&](std::int64_t i) { z[i] = ce * exp_f(z[i] - max.student); });
-  } else {
-    const float* t = view.teacher + r * view.teacher_stride;
-    // teacher (ratio q - p) with unnormalised q and p: exactly zero where the models agree, which
-    // the difference of two products would not be once it is contracted into a fused multiply-add.
-    const float teacher = view.kl * it / sums.teacher, ratio = sums.teacher / sums.student_t;
-    if (it == 1.0f) {
-      row.each(n, [&](std::int64_t i) {
-        const float q = exp_f(z[i] - max.student), p = exp_f(t[i] - max.teacher);
-        z[i] = ce * q + teacher * (ratio * q - p);
-      });
-    } else {
-      row.each(n, [&](std::int64_t i) {
-        const float dz = z[i] - max.student;
-        const float q = exp_f(dz * it), p = exp_f((t[i] - max.teacher) * it);
-        z[i] = ce * exp_f(dz) + teacher * (ratio * q - p);
-      });
-    }
+// How a row gets at the arithmetic of its divergence.
+struct ReverseKlOf {
+  FATHOM_HOST_DEVICE ReverseKlEntry operator()(const LossView&, std::int64_t) const { return {}; }
+};
+struct TvdOf {
+  FATHOM_HOST_DEVICE TvdEntry operator()(const LossView&, std::int64_t) const { return {}; }
+};
+struct MixtureOf {
+  FATHOM_HOST_DEVICE MixtureEntry operator()(const LossView& view, std::int64_t r) const {
+    return {view.form, view.alpha(r)};
   }
-  row.sync();
-  if (label >= 0 && label < n) row.each(1, [&](std::int64_t) { z[label] -= view.ce; });
+};
+
+// call(entry_of) with the arithmetic of a divergence of two stages.
+template <typename Call>
+void with_entry(Divergence kind, Call call) {
+  switch (kind) {
+    case Divergence::reverse_kl:
+      return call(ReverseKlOf{});
+    case Divergence::tvd:
+      return call(TvdOf{});
+    default:
+      return call(MixtureOf{});
+  }
+}
+
+template <typename EntryOf>
+void divergences_of(EntryOf entry_of, const LossView& view, const Tensor& maxima,
+                    const Tensor& sums, const Tensor& divergences, bool gradient) {
+  const float *max = maxima.ptr<float>(), *sum = sums.ptr<float>();
+  float* out = divergences.ptr<float>();
+  for_each_row(
+      divergences.device(), divergences.rows(), view.columns,
+      FATHOM_BODY(const Row& row, std::int64_t r) {
+        const RowDivergence found =
+            row_divergence(row, view, r, read_maxima(max + r * kLossMaxima),
+                           read_sums(sum + r * kLossSums), entry_of(view, r), gradient);
+        row.each(1, [&](std::int64_t) {
+          out[r * kDivergenceSums + kDivergenceSum] = found.value;
+          out[r * kDivergenceSums + kMeanSlope] = found.mean_slope;
+        });
+      });
+}
+
+template <typename EntryOf>
+void whole_of(EntryOf entry_of, const LossView& view, const Tensor& results, bool gradient) {
+  float* out = results.ptr<float>();
+  for_each_row(
+      results.device(), results.rows(), view.columns, FATHOM_BODY(const Row& row, std::int64_t r) {
+        const RowMaxima m = row_maxima(row, view, r);
+        const RowSums s = row_sums(row, view, r, m);
+        const RowDivergence d = row_divergence(row, view, r, m, s, entry_of(view, r), gradient);
+        row_finish(row, view, r, m, s, d, out + r * kLossResults, gradient);
+      });
 }
 
 }  // namespace
 
-void loss_maxima(const LogitChunk& chunk, const Tensor& maxima) {
-  const View view(TokenLoss{}, chunk);
+bool two_stage(const TokenLoss& loss, const LogitChunk& chunk) {
+  return chunk.teacher.defined() && loss.divergence.resolved().kind != Divergence::forward_kl;
+}
+
+void loss_maxima(const TokenLoss& loss, const LogitChunk& chunk, const Tensor& maxima) {
+  const LossView view(loss, chunk);
   float* out = maxima.ptr<float>();
   for_each_row(
       maxima.device(), chunk.student.rows(), view.columns,
       FATHOM_BODY(const Row& row, std::int64_t r) {
-        const Maxima found = row_maxima(row, view, r);
+        const RowMaxima found = row_maxima(row, view, r);
         row.each(1, [&](std::int64_t) {
           out[r * kLossMaxima + kMaxStudent] = found.student;
           out[r * kLossMaxima + kMaxTeacher] = found.teacher;
@@ -137,51 +126,71 @@ void loss_maxima(const LogitChunk& chunk, const Tensor& maxima) {
 
 void loss_sums(const TokenLoss& loss, const LogitChunk& chunk, const Tensor& maxima,
                const Tensor& sums) {
-  const View view(loss, chunk);
+  const LossView view(loss, chunk);
   const float* max = maxima.ptr<float>();
   float* out = sums.ptr<float>();
   for_each_row(
       sums.device(), chunk.student.rows(), view.columns,
       FATHOM_BODY(const Row& row, std::int64_t r) {
-        const Maxima m{max[r * kLossMaxima + kMaxStudent], max[r * kLossMaxima + kMaxTeacher]};
-        const Sums found = row_sums(row, view, r, m);
+        const RowSums found = row_sums(row, view, r, read_maxima(max + r * kLossMaxima));
         row.each(1, [&](std::int64_t) {
           float* to = out + r * kLossSums;
           to[kSumStudent] = found.student;
           to[kSumStudentT] = found.student_t;
-          to[kSumTeacher] = found.teacher;
+          to[kSumTeacherT] = found.teacher_t;
           to[kCross] = found.cross;
           to[kLabelLogit] = found.label;
+          to[kSumTeacher] = found.teacher;
+          to[kTeacherLabel] = found.teacher_label;
         });
       });
 }
 
+void loss_divergences(const TokenLoss& loss, const LogitChunk& chunk, const Tensor& maxima,
+                      const Tensor& sums, const Tensor& divergences, bool gradient) {
+  const LossView view(loss, chunk);
+  FATHOM_CHECK(two_stage(loss, chunk), to_string(view.form.kind), " needs no third pass");
+  with_entry(view.form.kind, [&](auto entry_of) {
+    divergences_of(entry_of, view, maxima, sums, divergences, gradient);
+  });
+}
+
 void loss_gradient(const TokenLoss& loss, const LogitChunk& chunk, const Tensor& maxima,
-                   const Tensor& sums, const Tensor& results, bool gradient) {
-  const View view(loss, chunk);
+                   const Tensor& sums, const Tensor& divergences, const Tensor& results,
+                   bool gradient) {
+  const LossView view(loss, chunk);
+  const bool staged = two_stage(loss, chunk);
   const float *max = maxima.ptr<float>(), *sum = sums.ptr<float>();
+  const float* divergence = staged ? divergences.ptr<float>() : nullptr;
   float* out = results.ptr<float>();
   for_each_row(
       results.device(), chunk.student.rows(), view.columns,
       FATHOM_BODY(const Row& row, std::int64_t r) {
-        const Maxima m{max[r * kLossMaxima + kMaxStudent], max[r * kLossMaxima + kMaxTeacher]};
-        const float* from = sum + r * kLossSums;
-        const Sums s{from[kSumStudent], from[kSumStudentT], from[kSumTeacher], from[kCross],
-                     from[kLabelLogit]};
-        row_gradient(row, view, r, m, s, out + r * kLossResults, gradient);
+        const RowMaxima m = read_maxima(max + r * kLossMaxima);
+        const RowSums s = read_sums(sum + r * kLossSums);
+        float* result = out + r * kLossResults;
+        if (divergence == nullptr) {
+          row_gradient(row, view, r, m, s, result, gradient);
+          return;
+        }
+        const float* from = divergence + r * kDivergenceSums;
+        row_finish(row, view, r, m, s, {from[kDivergenceSum], from[kMeanSlope]}, result, gradient);
       });
 }
 
 void loss_whole(const TokenLoss& loss, const LogitChunk& chunk, const Tensor& results,
                 bool gradient) {
-  const View view(loss, chunk);
+  const LossView view(loss, chunk);
+  if (two_stage(loss, chunk)) {
+    with_entry(view.form.kind, [&](auto entry_of) { whole_of(entry_of, view, results, gradient); });
+    return;
+  }
   float* out = results.ptr<float>();
   for_each_row(
       results.device(), chunk.student.rows(), view.columns,
       FATHOM_BODY(const Row& row, std::int64_t r) {
-        const Maxima m = row_maxima(row, view, r);
-        const Sums s = row_sums(row, view, r, m);
-        row_gradient(row, view, r, m, s, out + r * kLossResults, gradient);
+        const RowMaxima m = row_maxima(row, view, r);
+        row_gradient(row, view, r, m, row_sums(row, view, r, m), out + r * kLossResults, gradient);
       });
 }
 

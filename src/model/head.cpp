@@ -11,7 +11,8 @@ using kernels::Trans;
 
 LossSums& LossSums::operator+=(const LossSums& other) {
   cross_entropy += other.cross_entropy;
-  forward_kl += other.forward_kl;
+  divergence += other.divergence;
+  objective += other.objective;
   correct += other.correct;
   tokens += other.tokens;
   return *this;
@@ -25,8 +26,24 @@ bool spread(const comm::Communicator* tp) {
 
 // Buffers of one chunk, reused by all of them.
 struct Workspace {
-  Tensor student, teacher, maxima, sums;
+  Tensor student, teacher, maxima, sums, divergences;
 };
+
+Workspace make_workspace(Device& device, const HeadLoss& options, bool teacher, bool spread_over_tp,
+                         std::int64_t chunk_rows) {
+  const auto make = [&](std::int64_t columns) {
+    return Tensor::empty(device, {chunk_rows, columns});
+  };
+  Workspace work;
+  work.student = make(options.vocab);
+  if (teacher) work.teacher = make(options.vocab);
+  if (spread_over_tp) {
+    work.maxima = make(kernels::kLossMaxima);
+    work.sums = make(kernels::kLossSums);
+    work.divergences = make(kernels::kDivergenceSums);
+  }
+  return work;
+}
 
 kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& student,
                                    const HeadInput& teacher, const Tensor& labels,
@@ -34,31 +51,39 @@ kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& stu
   kernels::LogitChunk chunk;
   chunk.labels = labels.slice_rows(begin, rows);
   chunk.first_id = options.first_vocab;
+  if (options.row_weights) chunk.row_weights = options.row_weights.slice_rows(begin, rows);
+  if (options.row_alpha) chunk.row_alpha = options.row_alpha.slice_rows(begin, rows);
   const auto product = [&](const HeadInput& input, const Tensor& buffer) {
     const Tensor logits = buffer.slice_rows(0, rows);
-    kernels::gemm(input.states.value.slice_rows(begin, rows), Trans::no, input.head->value,
-                  Trans::yes, logits);
+    kernels::gemm(input.states.value.slice_rows(begin, rows), Trans::no,
+                  input.head->value.slice_rows(0, options.vocab), Trans::yes, logits);
     return logits;
   };
-  chunk.student = product(student, work.student).slice_columns(0, options.vocab);
-  if (teacher.head != nullptr)
-    chunk.teacher = product(teacher, work.teacher).slice_columns(0, options.vocab);
+  chunk.student = product(student, work.student);
+  if (teacher.head != nullptr) chunk.teacher = product(teacher, work.teacher);
   return chunk;
 }
 
-void compute_loss(comm::Communicator* tp, const HeadLoss& options, const kernels::LogitChunk& chunk,
-                  const Workspace& work, const Tensor& results, bool gradient) {
+void compute_loss(comm::Communicator* tp, const kernels::TokenLoss& loss,
+                  const kernels::LogitChunk& chunk, const Workspace& work, const Tensor& results,
+                  bool gradient) {
   if (!spread(tp)) {
-    kernels::loss_whole(options.loss, chunk, results, gradient);
+    kernels::loss_whole(loss, chunk, results, gradient);
     return;
   }
   const std::int64_t rows = chunk.student.rows();
   const Tensor maxima = work.maxima.slice_rows(0, rows), sums = work.sums.slice_rows(0, rows);
-  kernels::loss_maxima(chunk, maxima);
+  kernels::loss_maxima(loss, chunk, maxima);
   comm::all_reduce(*tp, maxima, comm::ReduceOp::max);
-  kernels::loss_sums(options.loss, chunk, maxima, sums);
+  kernels::loss_sums(loss, chunk, maxima, sums);
   comm::all_reduce(*tp, sums, comm::ReduceOp::sum);
-  kernels::loss_gradient(options.loss, chunk, maxima, sums, results, gradient);
+  Tensor divergences;
+  if (kernels::two_stage(loss, chunk)) {
+    divergences = work.divergences.slice_rows(0, rows);
+    kernels::loss_divergences(loss, chunk, maxima, sums, divergences, gradient);
+    comm::all_reduce(*tp, divergences, comm::ReduceOp::sum);
+  }
+  kernels::loss_gradient(loss, chunk, maxima, sums, divergences, results, gradient);
 }
 
 // d states and d head of one chunk whose logits have been replaced by their gradient.
@@ -76,16 +101,25 @@ void accumulate_gradients(const HeadInput& student, const kernels::LogitChunk& c
   }
 }
 
-LossSums sum_results(const Tensor& results) {
+LossSums sum_results(const std::vector<float>& results) {
   LossSums sums;
-  sums.tokens = results.rows();
-  const std::vector<float> values = to_host(results);
-  for (std::size_t at = 0; at < values.size(); at += kernels::kLossResults) {
-    sums.cross_entropy += values[at + kernels::kCrossEntropy];
-    sums.forward_kl += values[at + kernels::kForwardKl];
-    sums.correct += values[at + kernels::kCorrect] > 0.5f ? 1 : 0;
+  for (std::size_t at = 0; at < results.size(); at += kernels::kLossResults) {
+    sums.cross_entropy += results[at + kernels::kCrossEntropy];
+    sums.divergence += results[at + kernels::kDivergence];
+    sums.objective += results[at + kernels::kObjective];
+    sums.correct += results[at + kernels::kCorrect] > 0.5f ? 1 : 0;
+    ++sums.tokens;
   }
   return sums;
+}
+
+LabelLogProbs take_label_log_probs(const std::vector<float>& results) {
+  LabelLogProbs found;
+  for (std::size_t at = 0; at < results.size(); at += kernels::kLossResults) {
+    found.student.push_back(-results[at + kernels::kCrossEntropy]);
+    found.teacher.push_back(-results[at + kernels::kTeacherCrossEntropy]);
+  }
+  return found;
 }
 
 // Rows of a chunk, so that all chunks of m rows are about equal and none has more than `most`.
@@ -99,19 +133,17 @@ std::int64_t even_chunk(std::int64_t m, std::int64_t most) {
 }  // namespace
 
 LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
-                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels) {
+                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels,
+                   LabelLogProbs* label_log_probs) {
+  if (label_log_probs != nullptr) *label_log_probs = {};
+  kernels::TokenLoss loss = options.loss;
+  loss.teacher_cross_entropy = label_log_probs != nullptr;
   const std::int64_t m = student.states.value.rows();
   if (m == 0) return {};
   Device& device = student.states.value.device();
   const std::int64_t chunk_rows = even_chunk(m, options.chunk_rows);
-  Workspace work;
-  work.student = Tensor::empty(device, {chunk_rows, student.head->value.rows()});
-  if (teacher.head != nullptr)
-    work.teacher = Tensor::empty(device, {chunk_rows, teacher.head->value.rows()});
-  if (spread(tp)) {
-    work.maxima = Tensor::empty(device, {chunk_rows, kernels::kLossMaxima});
-    work.sums = Tensor::empty(device, {chunk_rows, kernels::kLossSums});
-  }
+  const Workspace work =
+      make_workspace(device, options, teacher.head != nullptr, spread(tp), chunk_rows);
   const Tensor results = Tensor::empty(device, {m, kernels::kLossResults});
   const bool gradient =
       tape != nullptr && (student.states.needs_grad() || student.head->needs_grad());
@@ -119,14 +151,16 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   for (std::int64_t begin = 0; begin < m; begin += chunk_rows) {
     const std::int64_t rows = std::min(chunk_rows, m - begin);
     const auto chunk = compute_logits(options, student, teacher, labels, begin, rows, work);
-    compute_loss(tp, options, chunk, work, results.slice_rows(begin, rows), gradient);
+    compute_loss(tp, loss, chunk, work, results.slice_rows(begin, rows), gradient);
     if (gradient) accumulate_gradients(student, chunk, dstates, begin);
   }
   if (gradient && student.states.needs_grad()) {
     if (spread(tp)) comm::all_reduce(*tp, dstates, comm::ReduceOp::sum);
     student.states.slot->add(dstates);
   }
-  return sum_results(results);
+  const std::vector<float> rows = to_host(results);
+  if (label_log_probs != nullptr) *label_log_probs = take_label_log_probs(rows);
+  return sum_results(rows);
 }
 
 void for_each_logits(

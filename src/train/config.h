@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "data/overlong.h"
-#include "methods/mta/options.h"
+#include "kernels/divergence.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
 /// `launch/options` names, reads and prints them, and nothing below `launch/` knows them as text.
@@ -92,36 +92,25 @@ struct GridConfig {
   std::int64_t ranks() const { return std::int64_t{tp} * pp * dp; }
 };
 
+using kernels::Divergence;
+
+enum class Normalise {
+  tokens,     ///< every supervised token of the step counts the same
+  sequences,  ///< every sequence does: its token mean, then the mean over sequences
+};
+
 struct LossConfig {
   double ce_weight = 1.0;
-  double kl_weight = 0.0;
+  double kd_weight = 0.0;
+  Divergence divergence = Divergence::forward_kl;
+  double alpha = 0.1;           ///< of the skewed divergences
+  double beta = 0.5;            ///< of js
+  bool detach_mixture = false;  ///< of skew_reverse_kl
   double temperature = 1.0;
   bool scale_t2 = false;
+  Normalise normalise = Normalise::tokens;
+  int vocab = 0;       ///< entries of the vocabulary that count; 0: all that both models have
   int chunk_rows = 0;  ///< rows of logits held at a time; 0: chosen from the vocabulary
-};
-
-/// Multi-granular trajectory alignment; layers count as in methods/key_layers.h.
-struct MtaConfig {
-  bool enabled = false;
-  std::vector<int> student_layers;  ///< empty: a half, three quarters and the last
-  std::vector<int> teacher_layers;  ///< empty: in proportion to the depths
-  methods::mta::Granularity granularity = methods::mta::Granularity::adaptive;
-  int words = 0;            ///< lower key layers on words; 0: a third, rounded up
-  double dsa_weight = 2.0;  ///< 0: leave the term out
-  double hid_weight = 0.2;
-  methods::mta::PairNormalisation normalise = methods::mta::PairNormalisation::sample;
-  methods::mta::SpanRegion span_region = methods::mta::SpanRegion::all;
-  double projector_lr = 0.0;  ///< 0: optim.lr
-};
-
-/// Feature dynamics distillation; layers likewise.
-struct FddConfig {
-  bool enabled = false;
-  std::vector<int> student_layers;
-  std::vector<int> teacher_layers;
-  double trajectory_weight = 1.0;  ///< 0: leave the term out
-  double derivative_weight = 1.0;
-  double temperature = 5.0;  ///< of the trajectory
 };
 
 enum class Decay { matrices, all };
@@ -177,8 +166,6 @@ struct TrainConfig {
   BatchConfig batch;
   GridConfig grid;
   LossConfig loss;
-  MtaConfig mta;
-  FddConfig fdd;
   OptimConfig optim;
   ScheduleConfig schedule;
   DropoutConfig dropout;

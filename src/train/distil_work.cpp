@@ -38,11 +38,11 @@ std::vector<pipeline::BundlePart> DistilWork::bundle_parts(int stage, int first_
   return parts;
 }
 
-void DistilWork::begin(std::vector<data::MicroBatch> batches, std::int64_t global_label_tokens,
+void DistilWork::begin(std::vector<data::MicroBatch> batches, const data::RoleCounts& counts,
                        std::uint32_t step) {
   batches_ = std::move(batches);
   rows_.clear();
-  label_tokens_ = global_label_tokens;
+  counts_ = counts;
   step_ = step;
   sums_ = {};
   saved_bytes_.clear();
@@ -163,21 +163,17 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   if (labels == 0) return;  // adds exactly nothing, and its states no gradient
   const model::Shard& shard = student_.plan().shard;
   model::HeadLoss options;
-  const double denominator = static_cast<double>(std::max<std::int64_t>(1, label_tokens_));
-  const double t2 =
-      settings_.loss.scale_t2 ? settings_.loss.temperature * settings_.loss.temperature : 1;
-  options.loss = {.ce_weight = static_cast<float>(settings_.loss.ce_weight / denominator),
-                  .kl_weight = static_cast<float>(settings_.loss.kl_weight * t2 / denominator),
-                  .temperature = static_cast<float>(settings_.loss.temperature)};
+  options.loss = token_loss(settings_.loss, counts_.total());
+  options.row_weights = row_weights(student_.device(), settings_.loss, batch(slot));
   options.first_vocab = shard.first_vocab;
-  options.vocab = shard.vocab;
+  options.vocab =
+      std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab));
   options.chunk_rows = settings_.loss.chunk_rows > 0
                            ? settings_.loss.chunk_rows
                            : default_chunk_rows(shard.vocab, teacher_ != nullptr ? 2 : 1);
   model::HeadInput teacher_input, student_input{student_rows, &student_.head()};
   if (teacher_ != nullptr) {
     teacher_input = {teacher_rows, &teacher_->head()};
-    options.vocab = std::min(options.vocab, teacher_->plan().shard.vocab);
   }
   sums_ += model::head_loss(pass.tape, student_.tp(), options, student_input, teacher_input,
                             device_rows.labels);

@@ -10,6 +10,7 @@
 #include "train/config.h"
 #include "train/rows.h"
 #include "train/state_routes.h"
+#include "train/token_loss.h"
 
 namespace fathom::train {
 
@@ -23,13 +24,14 @@ struct StateLosses {
   StateRoutes routes;  ///< of the sites of all losses, one after the other
 };
 
-/// One step's losses on one stage's micro-batches: cross-entropy, forward KL from a teacher that
+/// One step's losses on one stage's micro-batches: cross-entropy, a divergence from a teacher that
 /// lives on the same grid, and losses on the hidden states of both. Plain training is the case
 /// without a teacher.
 class DistilWork : public pipeline::StageWork {
  public:
   struct Settings {
     LossConfig loss;
+    std::int64_t vocab = 0;  ///< entries that count, over all tensor ranks: both models have them
     DropoutConfig dropout;
     Recompute recompute = Recompute::cheap;
     std::uint32_t seed = 0;
@@ -47,9 +49,9 @@ class DistilWork : public pipeline::StageWork {
   std::vector<pipeline::BundlePart> bundle_parts(int stage, int first_trainable,
                                                  bool training) const;
 
-  /// Sets the micro-batches of a step (by slot) and the step's global token count, by which the
-  /// losses are divided.
-  void begin(std::vector<data::MicroBatch> batches, std::int64_t global_label_tokens,
+  /// Sets the micro-batches of a step (by slot) and the step's global counts, by which the losses
+  /// are divided.
+  void begin(std::vector<data::MicroBatch> batches, const data::RoleCounts& counts,
              std::uint32_t step);
 
   /// Called when a bucket of the student's gradients is final for the step; see model::Pass.
@@ -90,7 +92,7 @@ class DistilWork : public pipeline::StageWork {
   StateLosses states_;
   std::vector<data::MicroBatch> batches_;
   std::map<int, DeviceRows> rows_;
-  std::int64_t label_tokens_ = 0;
+  data::RoleCounts counts_;
   std::uint32_t step_ = 0;
   model::LossSums sums_;
   autograd::SavedBytes saved_bytes_;

@@ -6,8 +6,9 @@
 namespace fathom::train {
 namespace {
 
-DistilWork::Settings work_settings(const TrainConfig& config) {
+DistilWork::Settings work_settings(const TrainConfig& config, const EnginePlan& plan) {
   return {.loss = config.loss,
+          .vocab = plan.loss_vocab,
           .dropout = config.dropout,
           .recompute = config.memory.recompute,
           .seed = static_cast<std::uint32_t>(config.run.seed)};
@@ -84,8 +85,8 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
         group_or_null(grid.tp()), [](const std::string&) { return false; }, config_.teacher.dtype);
   if (student_->plan().shard.kv_replicas > 1)
     kv_replicas_ = grid.make_kv_replica_group(static_cast<int>(plan_.student.kv_heads));
-  work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), place.pp, work_settings(config_),
-                                       placed);
+  work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), place.pp,
+                                       work_settings(config_, plan_), placed);
   first_trainable_ = train ? first_trainable_stage() : grid.shape().pp;
   const int stage = place.pp;
   const auto make_executor = [&](bool training) {
@@ -137,11 +138,11 @@ void Engine::load_initial_weights() {
 }
 
 model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
-                                         std::int64_t label_tokens, std::int64_t step,
+                                         const data::RoleCounts& counts, std::int64_t step,
                                          const pipeline::ActionObserver& observer) {
   FATHOM_CHECK(reducer_ != nullptr, "the engine was not made for training");
   const int count = static_cast<int>(slots.size());
-  work_->begin(std::move(slots), label_tokens, static_cast<std::uint32_t>(step));
+  work_->begin(std::move(slots), counts, static_cast<std::uint32_t>(step));
   for (const auto& loss : losses_) loss->begin(work_->batches());
   work_->bucket_done = [this](int bucket) { reducer_->bucket_done(bucket); };
   executor_->run(
@@ -156,7 +157,7 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
 model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
                                  const pipeline::ActionObserver& observer) {
   const int count = static_cast<int>(slots.size());
-  work_->begin(std::move(slots), 1, 0);
+  work_->begin(std::move(slots), data::RoleCounts(), 0);
   evaluator_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
                   false, observer);
   return reduce(work_->sums());
@@ -178,13 +179,13 @@ void Engine::reduce_state_terms() {
 // Sums live on the last stages, the same on each tensor rank: summed over dp and handed back over
 // pp.
 model::LossSums Engine::reduce(model::LossSums sums) {
-  double values[2] = {sums.cross_entropy, sums.forward_kl};
+  double values[3] = {sums.cross_entropy, sums.divergence, sums.objective};
   std::int64_t counts[2] = {sums.correct, sums.tokens};
   for (comm::Communicator* group : {&grid_.dp(), &grid_.pp()}) {
-    group->all_reduce(values, 2, comm::ReduceOp::sum);
+    group->all_reduce(values, 3, comm::ReduceOp::sum);
     group->all_reduce(counts, 2, comm::ReduceOp::sum);
   }
-  return {values[0], values[1], counts[0], counts[1]};
+  return {values[0], values[1], values[2], counts[0], counts[1]};
 }
 
 }  // namespace fathom::train

@@ -63,10 +63,9 @@ class Engine {
   void load_teacher();
 
   /// One forward and backward pass of a step over this rank's micro-batches, gradients reduced over
-  /// all ranks at the end. `label_tokens` is the global count of the step. Collective over the
-  /// grid.
-  model::LossSums forward_backward(std::vector<data::MicroBatch> slots, std::int64_t label_tokens,
-                                   std::int64_t step,
+  /// all ranks at the end. `counts` are the step's over all ranks. Collective over the grid.
+  model::LossSums forward_backward(std::vector<data::MicroBatch> slots,
+                                   const data::RoleCounts& counts, std::int64_t step,
                                    const pipeline::ActionObserver& observer = {});
 
   /// The terms of the losses on hidden states in the last forward_backward(), summed over all

@@ -67,6 +67,14 @@ std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
   return config.data.context;
 }
 
+std::int64_t counted_vocabulary(const LossConfig& loss, const model::ModelSpec& student,
+                                const std::optional<model::ModelSpec>& teacher) {
+  const std::int64_t both = teacher ? std::min(student.vocab, teacher->vocab) : student.vocab;
+  require(loss.vocab <= both, ErrorKind::config, "loss.vocab = ", loss.vocab, ": the models have ",
+          both, " entries", teacher ? " in common" : "", "; give at most so many, or 0 for all");
+  return loss.vocab > 0 ? loss.vocab : both;
+}
+
 }  // namespace
 
 model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,
@@ -93,7 +101,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
       .student_from_teacher = chosen,
       .student_layers = partition(config.grid, config.grid.layers, student, "grid.layers"),
       .teacher_layers = std::nullopt};
-  plan.loss_vocab = teacher ? std::min(student.vocab, teacher->vocab) : student.vocab;
+  plan.loss_vocab = counted_vocabulary(config.loss, student, teacher);
   if (teacher && config.grid.teacher_layers.empty()) {
     const auto phi = pipeline::proportional_layer_map(static_cast<int>(student.layers),
                                                       static_cast<int>(teacher->layers));

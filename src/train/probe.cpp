@@ -131,8 +131,9 @@ ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients) {
   };
   auto slots = rows_of_rank(batch, engine.grid(), spec.vocab);
   ProbeResult result;
-  result.sums = gradients ? engine.forward_backward(std::move(slots), whole.label_tokens, 0)
-                          : engine.evaluate(std::move(slots));
+  result.sums =
+      gradients ? engine.forward_backward(std::move(slots), data::RoleCounts(data::count(whole)), 0)
+                : engine.evaluate(std::move(slots));
   engine.work().tap = nullptr;
   std::vector<Fragment> fragments = recorder.take();
   const bool first_replica = engine.grid().place().dp == 0;

@@ -164,15 +164,14 @@ StepMetrics Trainer::step() {
                              .name = pipeline::to_string(action.kind)});
   };
   const model::LossSums sums =
-      engine_.forward_backward(std::move(batches.slots), work.label_tokens, index, observer);
+      engine_.forward_backward(std::move(batches.slots), batches.counts, index, observer);
   note("update");
   StepMetrics metrics;
-  const double tokens = static_cast<double>(std::max<std::int64_t>(1, work.label_tokens));
-  const double t2 = config_.loss.scale_t2 ? config_.loss.temperature * config_.loss.temperature : 1;
-  const double ce = sums.cross_entropy / tokens, kl = sums.forward_kl / tokens;
-  metrics.loss = config_.loss.ce_weight * ce + config_.loss.kl_weight * t2 * kl;
-  metrics.parts = {{"ce", ce}};
-  if (engine_.teacher() != nullptr) metrics.parts.push_back({"kl", kl});
+  const double tokens = static_cast<double>(std::max<std::int64_t>(1, sums.tokens));
+  metrics.loss = sums.objective;
+  metrics.parts = {{"ce", sums.cross_entropy / tokens}};
+  if (engine_.teacher() != nullptr)
+    metrics.parts.push_back({to_string(config_.loss.divergence), sums.divergence / tokens});
   for (const methods::StateTerm& term : engine_.state_terms()) {
     const double value = term.count > 0 ? term.sum / term.count : 0;
     metrics.parts.push_back({term.name, value});

@@ -12,15 +12,9 @@ namespace {
 using autograd::GradSlot;
 using autograd::Tape;
 using autograd::Var;
+using kernels::Divergence;
 using kernels::TokenLoss;
 using Floats = std::vector<float>;
-
-std::vector<std::int32_t> make_labels(const LossSizes& sizes) {
-  std::vector<std::int32_t> labels;
-  for (std::int64_t r = 0; r < sizes.rows; ++r)
-    labels.push_back(static_cast<std::int32_t>((r * 7 + 3) % sizes.counted()));
-  return labels;
-}
 
 std::vector<Doubles> make_values(const LossSizes& s) {
   std::vector<Doubles> values{sixty_fourths(s.rows * s.width, 1),
@@ -35,6 +29,7 @@ std::vector<Doubles> make_values(const LossSizes& s) {
 struct Outcome {
   model::LossSums sums;
   Floats states, head;  // gradients; empty when not trained
+  model::LabelLogProbs log_probs;
 };
 
 struct Trained {
@@ -47,9 +42,9 @@ class HeadLoss : public testing::Test {
     return Tensor::from_host(*device_, {rows, columns}, narrow(values));
   }
 
-  Outcome run(const LossSizes& s, const TokenLoss& loss, std::int64_t chunk_rows,
-              const std::vector<Doubles>& values, const std::vector<std::int32_t>& labels,
-              Trained trained = {}) {
+  Outcome run(const LossCase& c, std::int64_t chunk_rows, const std::vector<Doubles>& values,
+              Trained trained = {}, bool log_probs = false) {
+    const LossSizes& s = c.sizes;
     Var states(upload(values[0], s.rows, s.width)), head(upload(values[1], s.vocab, s.width));
     if (trained.states) states.slot = std::make_shared<GradSlot>();
     if (trained.head)
@@ -60,32 +55,39 @@ class HeadLoss : public testing::Test {
       teacher_head = Var(upload(values[3], s.teacher_vocab, s.teacher_width));
       teacher = {Var(upload(values[2], s.rows, s.teacher_width)), &teacher_head};
     }
-    const model::HeadLoss options{
-        .loss = loss, .first_vocab = 0, .vocab = s.counted(), .chunk_rows = chunk_rows};
+    model::HeadLoss options{
+        .loss = c.loss, .first_vocab = 0, .vocab = s.counted(), .chunk_rows = chunk_rows};
+    if (!c.row_weights.empty())
+      options.row_weights = Tensor::from_host(*device_, {s.rows, 2}, c.row_weights);
+    if (!c.row_alpha.empty())
+      options.row_alpha = Tensor::from_host(*device_, {s.rows}, c.row_alpha);
     Tape tape;
     Outcome outcome;
     outcome.sums = model::head_loss(&tape, nullptr, options, {states, &head}, teacher,
-                                    Tensor::from_host(*device_, {s.rows}, labels));
+                                    Tensor::from_host(*device_, {s.rows}, c.labels),
+                                    log_probs ? &outcome.log_probs : nullptr);
     tape.backward();
     if (trained.states) outcome.states = to_host(states.slot->grad());
     if (trained.head) outcome.head = to_host(head.slot->grad());
     return outcome;
   }
 
-  void expect_agrees(const LossSizes& s, const TokenLoss& loss) {
+  void expect_agrees(const LossCase& c) {
+    const LossSizes& s = c.sizes;
     const auto values = make_values(s);
-    const auto labels = make_labels(s);
-    const DefinedLoss expected = defined_loss(s, loss.temperature, values, labels);
+    const DefinedLoss expected = defined_loss(c, values);
     const Definition definition = [&](const std::vector<Doubles>& in) {
-      return Doubles{defined_loss(s, loss.temperature, in, labels).weighted(loss)};
+      return Doubles{defined_loss(c, in, values).objective};
     };
     for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{3}, s.rows}) {
       SCOPED_TRACE("chunks of " + std::to_string(chunk));
-      const Outcome got = run(s, loss, chunk, values, labels);
+      const Outcome got = run(c, chunk, values);
       // Logits are sums of `width` products; the loss is as exact as they are.
-      const double bound = tolerance({expected.cross_entropy, expected.forward_kl}, s.vocab);
+      const double bound =
+          tolerance({expected.cross_entropy, expected.divergence, expected.objective}, s.vocab);
       EXPECT_NEAR(got.sums.cross_entropy, expected.cross_entropy, bound);
-      EXPECT_NEAR(got.sums.forward_kl, expected.forward_kl, bound);
+      EXPECT_NEAR(got.sums.divergence, expected.divergence, bound);
+      EXPECT_NEAR(got.sums.objective, expected.objective, bound);
       EXPECT_EQ(got.sums.correct, expected.correct);
       EXPECT_EQ(got.sums.tokens, s.rows);
       expect_gradient(definition, values, 0, got.states, s.vocab);
@@ -120,48 +122,64 @@ class HeadLoss : public testing::Test {
 };
 
 constexpr LossSizes kAlone[] = {{1, 1, 1}, {3, 5, 7}, {7, 4, 33}, {5, 16, 257}, {33, 3, 129}};
-constexpr LossSizes kTaught[] = {{1, 1, 1, 1, 1},      {4, 5, 7, 3, 7},   {7, 4, 33, 9, 33},
-                                 {5, 8, 257, 16, 257}, {6, 5, 19, 4, 17}, {6, 5, 17, 4, 19}};
+constexpr LossSizes kTaught[] = {{1, 1, 1, 1, 1},     {4, 5, 7, 3, 7},   {7, 4, 33, 9, 33},
+                                 {3, 8, 257, 4, 257}, {6, 5, 19, 4, 17}, {6, 5, 17, 4, 19}};
 
 TEST_F(HeadLoss, CrossEntropy) {
   for (const LossSizes& s : kAlone) {
     SCOPED_TRACE(s.vocab);
-    expect_agrees(s, {.ce_weight = 0.75f});
+    expect_agrees(make_case(s, {.ce_weight = 0.75f}));
+    expect_agrees(make_case(s, {.ce_weight = 0.75f}, true));
   }
 }
 
-TEST_F(HeadLoss, ForwardKl) {
-  for (const LossSizes& s : kTaught) {
-    SCOPED_TRACE(s.vocab);
-    for (const float temperature : {1.0f, 2.0f, 0.5f})
-      expect_agrees(s, {.ce_weight = 0, .kl_weight = 1.25f, .temperature = temperature});
-  }
+TEST_F(HeadLoss, EveryDivergence) {
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const LossSizes& s : kTaught)
+      for (const float temperature : {1.0f, 0.5f}) {
+        SCOPED_TRACE(name_of(form) + ", vocabulary " + std::to_string(s.vocab) + ", temperature " +
+                     std::to_string(temperature));
+        expect_agrees(make_case(
+            s,
+            {.ce_weight = 0, .kd_weight = 1.25f, .temperature = temperature, .divergence = form}));
+      }
 }
 
-TEST_F(HeadLoss, Mixed) {
-  for (const LossSizes& s : kTaught) {
-    SCOPED_TRACE(s.vocab);
-    for (const float temperature : {1.0f, 3.0f})
-      expect_agrees(s, {.ce_weight = 0.5f, .kl_weight = 2.0f, .temperature = temperature});
-  }
+TEST_F(HeadLoss, EveryDivergenceWithCrossEntropyAndFactorsOfRows) {
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const LossSizes& s : {LossSizes{7, 4, 33, 9, 33}, LossSizes{6, 5, 19, 4, 17}})
+      for (const float temperature : {1.0f, 3.0f})
+        for (const bool factors : {false, true}) {
+          SCOPED_TRACE(name_of(form) + ", vocabulary " + std::to_string(s.vocab) +
+                       ", temperature " + std::to_string(temperature));
+          expect_agrees(make_case(s,
+                                  {.ce_weight = 0.5f,
+                                   .kd_weight = 2.0f,
+                                   .temperature = temperature,
+                                   .divergence = form},
+                                  factors));
+        }
 }
 
 // A student that is its teacher has nothing to learn: not almost, exactly.
 TEST_F(HeadLoss, IsExactlyZeroForAStudentThatIsItsTeacher) {
-  for (const LossSizes& s : {LossSizes{9, 16, 257, 16, 257}, LossSizes{3, 5, 7, 5, 7},
-                             LossSizes{13, 64, 503, 64, 503}}) {
-    auto values = make_values(s);
-    values[2] = values[0];
-    values[3] = values[1];
-    for (const float temperature : {1.0f, 2.0f, 5.0f}) {
-      SCOPED_TRACE(temperature);
-      const Outcome got = run(s, {.ce_weight = 0, .kl_weight = 1.0f, .temperature = temperature}, 4,
-                              values, make_labels(s));
-      EXPECT_EQ(got.sums.forward_kl, 0);
-      for (const float g : got.states) ASSERT_EQ(g, 0);
-      for (const float g : got.head) ASSERT_EQ(g, 0);
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const LossSizes& s : {LossSizes{9, 16, 257, 16, 257}, LossSizes{3, 5, 7, 5, 7},
+                               LossSizes{13, 64, 503, 64, 503}}) {
+      auto values = make_values(s);
+      values[2] = values[0];
+      values[3] = values[1];
+      for (const float temperature : {1.0f, 2.0f, 5.0f})
+        for (const bool factors : {false, true}) {
+          SCOPED_TRACE(name_of(form) + ", temperature " + std::to_string(temperature));
+          const TokenLoss loss{
+              .ce_weight = 0, .kd_weight = 1, .temperature = temperature, .divergence = form};
+          const Outcome got = run(make_case(s, loss, factors), 4, values);
+          EXPECT_EQ(got.sums.divergence, 0);
+          for (const float g : got.states) ASSERT_EQ(g, 0);
+          for (const float g : got.head) ASSERT_EQ(g, 0);
+        }
     }
-  }
 }
 
 // Logits of +70 and -70, in both directions between student and teacher.
@@ -171,36 +189,70 @@ TEST_F(HeadLoss, OfExtremeLogitsIsFiniteAndRight) {
                                     {1, -1, 1, -1, 0.5, -0.5, 0, 1, -1},
                                     {-70, -70, 70, 70},
                                     {1, -1, -1, 1, 0.25, 0, 0, 1, 1}};
-  const std::vector<std::int32_t> labels{1, 0, 7, 4};
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const float temperature : {1.0f, 2.0f}) {
+      SCOPED_TRACE(name_of(form));
+      const LossCase c{
+          .sizes = s,
+          .loss = {.ce_weight = 1, .kd_weight = 1, .temperature = temperature, .divergence = form},
+          .labels = {1, 0, 7, 4}};
+      const DefinedLoss expected = defined_loss(c, values);
+      const Outcome got = run(c, 3, values);
+      EXPECT_NEAR(got.sums.cross_entropy, expected.cross_entropy, 1e-6 * expected.cross_entropy);
+      EXPECT_NEAR(got.sums.divergence, expected.divergence, 1e-6 * (1 + expected.divergence));
+      const Definition definition = [&](const std::vector<Doubles>& in) {
+        return Doubles{defined_loss(c, in, values).objective};
+      };
+      expect_gradient(definition, values, 0, got.states, s.vocab);
+    }
+}
+
+TEST_F(HeadLoss, TellsTheLogProbabilitiesOfLabels) {
+  const LossSizes s{7, 4, 33, 9, 33};
+  const auto values = make_values(s);
   for (const float temperature : {1.0f, 2.0f}) {
-    const TokenLoss loss{.ce_weight = 1, .kl_weight = 1, .temperature = temperature};
-    const DefinedLoss expected = defined_loss(s, temperature, values, labels);
-    const Outcome got = run(s, loss, 3, values, labels);
-    EXPECT_NEAR(got.sums.cross_entropy, expected.cross_entropy, 1e-6 * expected.cross_entropy);
-    EXPECT_NEAR(got.sums.forward_kl, expected.forward_kl, 1e-6 * expected.forward_kl);
-    const Definition definition = [&](const std::vector<Doubles>& in) {
-      return Doubles{defined_loss(s, temperature, in, labels).weighted(loss)};
-    };
-    expect_gradient(definition, values, 0, got.states, s.vocab);
+    const LossCase c = make_case(s, {.ce_weight = 1, .kd_weight = 1, .temperature = temperature});
+    const DefinedLoss expected = defined_loss(c, values);
+    const Outcome got = run(c, 3, values, {}, true), silent = run(c, 3, values);
+    expect_close(got.log_probs.student, expected.student_log_probs,
+                 tolerance(expected.student_log_probs, s.vocab), "student");
+    expect_close(got.log_probs.teacher, expected.teacher_log_probs,
+                 tolerance(expected.teacher_log_probs, s.vocab), "teacher");
+    EXPECT_EQ(got.head, silent.head);
   }
 }
 
 TEST_F(HeadLoss, GivesGradientsOnlyToWhatIsTrained) {
   const LossSizes s{5, 8, 33};
   const auto values = make_values(s);
-  const auto labels = make_labels(s);
-  const Outcome both = run(s, {}, 2, values, labels);
-  EXPECT_EQ(run(s, {}, 2, values, labels, {.states = true, .head = false}).states, both.states);
-  EXPECT_EQ(run(s, {}, 2, values, labels, {.states = false, .head = true}).head, both.head);
-  const Outcome none = run(s, {}, 2, values, labels, {.states = false, .head = false});
+  const LossCase c = make_case(s, {});
+  const Outcome both = run(c, 2, values);
+  EXPECT_EQ(run(c, 2, values, {.states = true, .head = false}).states, both.states);
+  EXPECT_EQ(run(c, 2, values, {.states = false, .head = true}).head, both.head);
+  const Outcome none = run(c, 2, values, {.states = false, .head = false});
   EXPECT_EQ(none.sums.cross_entropy, both.sums.cross_entropy);
+}
+
+// Values do not depend on whether a gradient is made beside them.
+TEST_F(HeadLoss, IsTheSameWithoutGradients) {
+  const LossSizes s{5, 8, 33, 4, 33};
+  for (const kernels::DivergenceForm& form : all_divergences()) {
+    const LossCase c = make_case(s, {.ce_weight = 1, .kd_weight = 1, .divergence = form}, true);
+    const Outcome with = run(c, 2, make_values(s));
+    const Outcome without = run(c, 2, make_values(s), {.states = false, .head = false});
+    EXPECT_EQ(with.sums.divergence, without.sums.divergence) << name_of(form);
+    EXPECT_EQ(with.sums.objective, without.sums.objective) << name_of(form);
+  }
 }
 
 // Entries that only one model has get no gradient.
 TEST_F(HeadLoss, LeavesUncountedEntriesAlone) {
   const LossSizes s{6, 5, 19, 4, 17};
-  const Outcome got = run(s, {.ce_weight = 1, .kl_weight = 1}, 3, make_values(s), make_labels(s));
-  EXPECT_EQ(Floats(got.head.end() - 2 * 5, got.head.end()), Floats(10, 0.0f));
+  for (const kernels::DivergenceForm& form : all_divergences()) {
+    const LossCase c = make_case(s, {.ce_weight = 1, .kd_weight = 1, .divergence = form});
+    const Outcome got = run(c, 3, make_values(s));
+    EXPECT_EQ(Floats(got.head.end() - 2 * 5, got.head.end()), Floats(10, 0.0f)) << name_of(form);
+  }
 }
 
 TEST_F(HeadLoss, OfNoRowsIsNothing) {
@@ -218,7 +270,7 @@ TEST_F(HeadLoss, HoldsTheLogitsOfOneChunk) {
   const auto values = make_values(s);
   device_->reset_peak();
   const std::size_t before = device_->memory().in_use;
-  run(s, {}, 4, values, make_labels(s), {.states = true, .head = false});
+  run(make_case(s, {}), 4, values, {.states = true, .head = false});
   const std::size_t chunk = 4 * 4096 * sizeof(float), head = 4096 * 8 * sizeof(float);
   EXPECT_LT(device_->memory().peak - before, head + 2 * chunk);
 }

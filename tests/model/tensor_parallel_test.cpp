@@ -122,6 +122,7 @@ TEST_F(TensorParallel, ASplitFeedForwardIsTheWholeOne) {
 struct Outcome {
   model::LossSums sums;
   Floats states, head;
+  model::LabelLogProbs log_probs;
 };
 
 class SpreadHead : public TensorParallel {
@@ -132,26 +133,32 @@ class SpreadHead : public TensorParallel {
     return upload(Doubles(begin, begin + count * width), count, width);
   }
 
-  Outcome run(comm::Communicator* group, const LossSizes& s, const TokenLoss& loss,
-              const std::vector<Doubles>& values, const std::vector<std::int32_t>& labels) {
+  Outcome run(comm::Communicator* group, const LossCase& c, const std::vector<Doubles>& values) {
+    const LossSizes& s = c.sizes;
     const model::Shard mine = shard(s.vocab, s.counted(), group);
     Var head(rows_of(values[1], s.width, mine.first_vocab, mine.vocab));
     head.slot = std::make_shared<GradSlot>(Tensor::zeros(*device_, {mine.vocab, s.width}));
     const Var states(upload(values[0], s.rows, s.width), std::make_shared<GradSlot>());
     model::HeadLoss options{
-        .loss = loss, .first_vocab = mine.first_vocab, .vocab = mine.vocab, .chunk_rows = 3};
+        .loss = c.loss, .first_vocab = mine.first_vocab, .vocab = mine.vocab, .chunk_rows = 3};
+    if (!c.row_weights.empty())
+      options.row_weights = Tensor::from_host(*device_, {s.rows, 2}, c.row_weights);
+    if (!c.row_alpha.empty())
+      options.row_alpha = Tensor::from_host(*device_, {s.rows}, c.row_alpha);
     Var teacher_head;
     model::HeadInput teacher;
-    if (s.teacher_vocab > 0) {
+    Outcome outcome;
+    const bool taught = s.teacher_vocab > 0;
+    if (taught) {
       const model::Shard theirs = shard(s.teacher_vocab, s.counted(), group);
       teacher_head = Var(rows_of(values[3], s.teacher_width, theirs.first_vocab, theirs.vocab));
       teacher = {Var(upload(values[2], s.rows, s.teacher_width)), &teacher_head};
       options.vocab = std::min(mine.vocab, theirs.vocab);
     }
     Tape tape;
-    Outcome outcome;
     outcome.sums = model::head_loss(&tape, group, options, {states, &head}, teacher,
-                                    Tensor::from_host(*device_, {s.rows}, labels));
+                                    Tensor::from_host(*device_, {s.rows}, c.labels),
+                                    taught ? &outcome.log_probs : nullptr);
     tape.backward();
     outcome.states = to_host(states.slot->grad());
     outcome.head = to_host(head.slot->grad());
@@ -172,22 +179,16 @@ class SpreadHead : public TensorParallel {
             sixty_fourths(s.teacher_vocab * s.teacher_width, 4)};
   }
 
-  static std::vector<std::int32_t> make_labels(const LossSizes& s) {
-    std::vector<std::int32_t> labels;
-    for (std::int64_t r = 0; r < s.rows; ++r)
-      labels.push_back(static_cast<std::int32_t>((r * 101 + 3) % s.counted()));
-    return labels;
-  }
-
-  void expect_equals_whole(const LossSizes& s, const TokenLoss& loss,
-                           const std::vector<Doubles>& values) {
-    const auto labels = make_labels(s);
-    const Outcome whole = run(nullptr, s, loss, values, labels);
-    const Outcome spread = run(&world(), s, loss, values, labels);
-    const DefinedLoss expected = defined_loss(s, loss.temperature, values, labels);
-    const double bound = tolerance({expected.cross_entropy, expected.forward_kl}, s.vocab);
+  void expect_equals_whole(const LossCase& c, const std::vector<Doubles>& values) {
+    const LossSizes& s = c.sizes;
+    const Outcome whole = run(nullptr, c, values), spread = run(&world(), c, values);
+    const DefinedLoss expected = defined_loss(c, values);
+    const double bound =
+        tolerance({expected.cross_entropy, expected.divergence, expected.objective}, s.vocab);
     EXPECT_NEAR(spread.sums.cross_entropy, expected.cross_entropy, bound);
-    EXPECT_NEAR(spread.sums.forward_kl, expected.forward_kl, bound);
+    EXPECT_NEAR(spread.sums.divergence, expected.divergence, bound);
+    EXPECT_NEAR(spread.sums.objective, expected.objective, bound);
+    expect_close(spread.log_probs.teacher, expected.teacher_log_probs, bound, "teacher's labels");
     EXPECT_EQ(spread.sums.correct, expected.correct);
     EXPECT_EQ(spread.sums.tokens, s.rows);
     const Doubles states(whole.states.begin(), whole.states.end());
@@ -201,25 +202,31 @@ class SpreadHead : public TensorParallel {
 
 TEST_F(SpreadHead, CrossEntropyEqualsTheWholeOne) {
   const LossSizes s{10, 16, 503};
-  expect_equals_whole(s, {.ce_weight = 0.5f}, make_values(s));
+  expect_equals_whole(make_case(s, {.ce_weight = 0.5f}), make_values(s));
 }
 
-TEST_F(SpreadHead, DivergenceEqualsTheWholeOne) {
-  for (const LossSizes& s : {LossSizes{10, 16, 503, 24, 503}, LossSizes{10, 16, 503, 24, 500},
-                             LossSizes{10, 16, 500, 24, 503}})
-    for (const float temperature : {1.0f, 2.0f}) {
-      SCOPED_TRACE(std::to_string(s.vocab) + " against " + std::to_string(s.teacher_vocab));
-      expect_equals_whole(s, {.ce_weight = 0, .kl_weight = 1, .temperature = temperature},
-                          make_values(s));
-      expect_equals_whole(s, {.ce_weight = 0.5f, .kl_weight = 2, .temperature = temperature},
-                          make_values(s));
-    }
+TEST_F(SpreadHead, EveryDivergenceEqualsTheWholeOne) {
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const LossSizes& s : {LossSizes{10, 16, 503, 24, 503}, LossSizes{10, 16, 503, 24, 500},
+                               LossSizes{10, 16, 500, 24, 503}})
+      for (const float temperature : {1.0f, 2.0f}) {
+        SCOPED_TRACE(name_of(form) + ": " + std::to_string(s.vocab) + " against " +
+                     std::to_string(s.teacher_vocab));
+        TokenLoss loss{
+            .ce_weight = 0, .kd_weight = 1, .temperature = temperature, .divergence = form};
+        expect_equals_whole(make_case(s, loss), make_values(s));
+        loss.ce_weight = 0.5f;
+        expect_equals_whole(make_case(s, loss, true), make_values(s));
+      }
 }
 
 // Three ranks and four entries: the last rank has none.
 TEST_F(SpreadHead, ARankWithoutEntriesTakesPart) {
   const LossSizes s{5, 3, 4, 2, 4};
-  expect_equals_whole(s, {.ce_weight = 1, .kl_weight = 1, .temperature = 2}, make_values(s));
+  for (const kernels::DivergenceForm& form : all_divergences())
+    expect_equals_whole(
+        make_case(s, {.ce_weight = 1, .kd_weight = 1, .temperature = 2, .divergence = form}),
+        make_values(s));
 }
 
 TEST_F(SpreadHead, IsExactlyZeroForAStudentThatIsItsTeacher) {
@@ -227,14 +234,16 @@ TEST_F(SpreadHead, IsExactlyZeroForAStudentThatIsItsTeacher) {
   auto values = make_values(s);
   values[2] = values[0];
   values[3] = values[1];
-  for (const float temperature : {1.0f, 2.0f, 5.0f}) {
-    const Outcome got =
-        run(&world(), s, {.ce_weight = 0, .kl_weight = 1, .temperature = temperature}, values,
-            make_labels(s));
-    EXPECT_EQ(got.sums.forward_kl, 0);
-    EXPECT_EQ(got.states, Floats(got.states.size(), 0.0f));
-    EXPECT_EQ(got.head, Floats(got.head.size(), 0.0f));
-  }
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const float temperature : {1.0f, 2.0f, 5.0f}) {
+      SCOPED_TRACE(name_of(form));
+      const TokenLoss loss{
+          .ce_weight = 0, .kd_weight = 1, .temperature = temperature, .divergence = form};
+      const Outcome got = run(&world(), make_case(s, loss), values);
+      EXPECT_EQ(got.sums.divergence, 0);
+      EXPECT_EQ(got.states, Floats(got.states.size(), 0.0f));
+      EXPECT_EQ(got.head, Floats(got.head.size(), 0.0f));
+    }
 }
 
 TEST_F(SpreadHead, ExtremeLogitsAreFiniteAndRight) {
@@ -243,8 +252,12 @@ TEST_F(SpreadHead, ExtremeLogitsAreFiniteAndRight) {
                                     {1, -1, 1, -1, 0.5, -0.5, 0, 1, -1},
                                     {-70, -70, 70, 70},
                                     {1, -1, -1, 1, 0.25, 0, 0, 1, 1}};
-  for (const float temperature : {1.0f, 2.0f})
-    expect_equals_whole(s, {.ce_weight = 1, .kl_weight = 1, .temperature = temperature}, values);
+  for (const kernels::DivergenceForm& form : all_divergences())
+    for (const float temperature : {1.0f, 2.0f})
+      expect_equals_whole(
+          make_case(
+              s, {.ce_weight = 1, .kd_weight = 1, .temperature = temperature, .divergence = form}),
+          values);
 }
 
 }  // namespace

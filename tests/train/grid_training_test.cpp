@@ -70,7 +70,8 @@ class Training {
   double forward_backward(std::int64_t step = 0, std::vector<data::MicroBatch> more = {}) {
     auto slots = mine();
     for (data::MicroBatch& batch : more) slots.push_back(std::move(batch));
-    const auto sums = engine_.forward_backward(std::move(slots), label_tokens(), step);
+    const auto sums = engine_.forward_backward(
+        std::move(slots), data::RoleCounts({.label_tokens = label_tokens()}), step);
     EXPECT_EQ(sums.tokens, label_tokens());
     return sums.cross_entropy / static_cast<double>(sums.tokens);
   }

@@ -64,12 +64,13 @@ class Batches {
 Point take_step(Engine& engine, const TrainConfig& config, const Batches& batches,
                 std::int64_t step) {
   const std::int64_t labels = batches.label_tokens(step);
-  const auto sums = engine.forward_backward(batches.slots(step, engine.grid()), labels, step);
+  const auto sums = engine.forward_backward(batches.slots(step, engine.grid()),
+                                            data::RoleCounts({.label_tokens = labels}), step);
   EXPECT_EQ(sums.tokens, labels) << "step " << step;
   const double t2 = config.loss.temperature * config.loss.temperature;
   Point point;
   point.loss =
-      (config.loss.ce_weight * sums.cross_entropy + config.loss.kl_weight * t2 * sums.forward_kl) /
+      (config.loss.ce_weight * sums.cross_entropy + config.loss.kd_weight * t2 * sums.divergence) /
       static_cast<double>(labels);
   point.gradient_norm = engine.optimizer().gradient_norm(engine.grid());
   const double lr = config.optim.lr * lr_factor(config.schedule, step, kSteps);

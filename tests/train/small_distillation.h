@@ -33,7 +33,7 @@ inline TrainConfig config(const std::filesystem::path& folder, const comm::GridS
   config.grid.pp = grid.pp;
   config.grid.dp = grid.dp;
   config.loss = {
-      .ce_weight = 0.5, .kl_weight = 0.5, .temperature = 2.0, .scale_t2 = true, .chunk_rows = 16};
+      .ce_weight = 0.5, .kd_weight = 0.5, .temperature = 2.0, .scale_t2 = true, .chunk_rows = 16};
   config.optim = {.lr = 3e-3, .weight_decay = 0.1, .clip = 1.0};
   config.dropout = {.embedding = 0.1, .residual = 0.1, .attention = 0.1};
   return config;

@@ -132,7 +132,7 @@ std::vector<Point> train(comm::Communicator& world, const TrainConfig& config, D
     std::vector<data::MicroBatch> slots;
     for (std::int64_t slot = 0; slot < share.slots; ++slot)
       slots.push_back(batches.slot(step, share, slot));
-    engine.forward_backward(std::move(slots), batches.counts(step).label_tokens, step);
+    engine.forward_backward(std::move(slots), data::RoleCounts(batches.counts(step)), step);
     Point point;
     for (const methods::StateTerm& term : engine.state_terms())
       point.terms.push_back(term.sum / term.count);
