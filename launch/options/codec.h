@@ -110,6 +110,9 @@ struct Codec<E> {
   }
 };
 
+using methods::mta::Granularity;
+using methods::mta::PairNormalisation;
+using methods::mta::SpanRegion;
 using train::Decay;
 using train::Divergence;
 using train::Init;
@@ -163,6 +166,19 @@ template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},
                                                      Word<Recompute>{"block", Recompute::block}};
+template <>
+inline constexpr std::array enum_words<Granularity> = {
+    Word<Granularity>{"adaptive", Granularity::adaptive},
+    Word<Granularity>{"words", Granularity::words},
+    Word<Granularity>{"phrases", Granularity::phrases}};
+template <>
+inline constexpr std::array enum_words<PairNormalisation> = {
+    Word<PairNormalisation>{"sample", PairNormalisation::sample},
+    Word<PairNormalisation>{"none", PairNormalisation::none},
+    Word<PairNormalisation>{"batch", PairNormalisation::batch}};
+template <>
+inline constexpr std::array enum_words<SpanRegion> = {
+    Word<SpanRegion>{"all", SpanRegion::all}, Word<SpanRegion>{"response", SpanRegion::response}};
 template <>
 inline constexpr std::array enum_words<ProgressMode> = {
     Word<ProgressMode>{"auto", ProgressMode::automatic}, Word<ProgressMode>{"on", ProgressMode::on},

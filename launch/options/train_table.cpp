@@ -178,6 +178,63 @@ void describe_loss(OptionTable& t, train::LossConfig& c) {
          .range = at_least(0)});
 }
 
+constexpr const char* student_layers_help =
+    "Key layers of the student, such as 6,9,12: 0 is the embedding, i the output of block i, the "
+    "last one after the final norm; empty takes a half, three quarters and the last.";
+constexpr const char* teacher_layers_help =
+    "The teacher's layer for each of them; empty takes the same share of its depth.";
+
+void describe_mta(OptionTable& t, train::MtaConfig& c) {
+  t.section("mta",
+            "Multi-granular trajectory alignment: words and phrases of the text as the "
+            "teacher's layers see them");
+  t.add("enabled", c.enabled, {.help = "Add the alignment to the loss; needs a teacher."});
+  t.add("student_layers", c.student_layers, {.help = student_layers_help});
+  t.add("teacher_layers", c.teacher_layers, {.help = teacher_layers_help});
+  t.add("granularity", c.granularity,
+        {.help = "Spans of the key layers: words on the lower ones and phrases on the upper, or "
+                 "the same on all."});
+  t.add("words", c.words,
+        {.help = "With adaptive, how many of the lower key layers see words; 0 takes a third, "
+                 "rounded up.",
+         .unit = "layers",
+         .range = at_least(0)});
+  t.add("dsa_weight", c.dsa_weight,
+        {.help = "Weight of the dynamic structural alignment, the squared difference of the "
+                 "cosines between spans; 0 leaves it out.",
+         .range = at_least(0)});
+  t.add("hid_weight", c.hid_weight,
+        {.help = "Weight of the hidden alignment, 1 - cosine of a token's projected state and the "
+                 "teacher's; 0 leaves it out.",
+         .range = at_least(0)});
+  t.add("normalise", c.normalise,
+        {.help = "What the weighted squares of a sample are divided by: the sample's sum of pair "
+                 "weights, nothing, or the sum of the whole micro-batch."});
+  t.add("span_region", c.span_region,
+        {.help = "Spans of prompt and response, or of the response only."});
+  t.add("projector_lr", c.projector_lr,
+        {.help = "Peak learning rate of the projectors of the hidden alignment; 0 takes optim.lr.",
+         .range = at_least(0)});
+}
+
+void describe_fdd(OptionTable& t, train::FddConfig& c) {
+  t.section("fdd",
+            "Feature dynamics distillation: how next-token distributions develop over the "
+            "layers");
+  t.add("enabled", c.enabled, {.help = "Add both terms to the loss; needs a teacher."});
+  t.add("student_layers", c.student_layers, {.help = student_layers_help});
+  t.add("teacher_layers", c.teacher_layers, {.help = teacher_layers_help});
+  t.add("trajectory_weight", c.trajectory_weight,
+        {.help = "Weight of KL(teacher || student) at the key layers; 0 leaves it out.",
+         .range = at_least(0)});
+  t.add("derivative_weight", c.derivative_weight,
+        {.help = "Weight of 1 - cosine of the models' changes of log-probabilities from one key "
+                 "layer to the next; 0 leaves it out.",
+         .range = at_least(0)});
+  t.add("temperature", c.temperature,
+        {.help = "Divides both models' logits in the trajectory.", .range = above(0)});
+}
+
 void describe_optim(OptionTable& t, train::OptimConfig& c) {
   t.section("optim", "AdamW");
   t.add("lr", c.lr, {.help = "Peak learning rate.", .range = above(0)});
@@ -240,6 +297,8 @@ void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_batch(table, config.batch);
   describe_grid(table, config.grid);
   describe_loss(table, config.loss);
+  describe_mta(table, config.mta);
+  describe_fdd(table, config.fdd);
   describe_optim(table, config.optim);
   describe_schedule(table, config.schedule);
   describe_rest(table, config);

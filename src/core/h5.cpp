@@ -27,6 +27,18 @@ Handle link_list(const std::filesystem::path& path, const std::string& name) {
   return list;
 }
 
+void set_compressed(hid_t layout, const Shape& shape, const std::filesystem::path& path,
+                    const std::string& name) {
+  constexpr hsize_t chunk_rows = 8192;
+  constexpr unsigned deflate_level = 4;
+  std::vector<hsize_t> chunk(shape.begin(), shape.end());
+  chunk[0] = std::min(chunk[0], chunk_rows);
+  check(H5Pset_chunk(layout, static_cast<int>(chunk.size()), chunk.data()), "cut chunks for", path,
+        name);
+  check(H5Pset_shuffle(layout), "shuffle the bytes of", path, name);
+  check(H5Pset_deflate(layout, deflate_level), "compress", path, name);
+}
+
 /// A rectangle of a dataset, ready for H5Dread and H5Dwrite.
 struct Selection {
   Handle dataset;
@@ -178,10 +190,14 @@ std::optional<std::uint64_t> File::contiguous_offset(const std::string& name) co
   return offset;
 }
 
-void File::create_dataset(const std::string& name, Type type, const Shape& shape) {
+void File::create_dataset(const std::string& name, Type type, const Shape& shape, Storage storage) {
   const Session session;
   const Handle layout(check(H5Pcreate(H5P_DATASET_CREATE), "prepare", path_, name), H5Pclose);
-  check(H5Pset_layout(layout.get(), H5D_CONTIGUOUS), "prepare", path_, name);
+  // A chunk may not be empty, hence what has no elements is never chunked.
+  if (storage == Storage::compressed && !shape.empty() && count(shape) > 0)
+    set_compressed(layout.get(), shape, path_, name);
+  else
+    check(H5Pset_layout(layout.get(), H5D_CONTIGUOUS), "prepare", path_, name);
   check(H5Pset_fill_time(layout.get(), H5D_FILL_TIME_NEVER), "prepare", path_, name);
   const Handle links = link_list(path_, name);
   const Handle element = detail::make_type(type);
@@ -204,8 +220,9 @@ void File::write_part(const std::string& name, Type type, const Shape& offset, c
   part.dataset.close("close dataset", path_, name);
 }
 
-void File::write(const std::string& name, Type type, const Shape& shape, const void* data) {
-  create_dataset(name, type, shape);
+void File::write(const std::string& name, Type type, const Shape& shape, const void* data,
+                 Storage storage) {
+  create_dataset(name, type, shape, storage);
   write_part(name, type, Shape(shape.size(), 0), shape, data);
 }
 

@@ -20,7 +20,7 @@ namespace fathom::h5 {
 
 /// Element types. bf16 is stored as a 16-bit floating-point type of HDF5's own, which h5py reads as
 /// float32 without help.
-enum class Type : std::uint8_t { u8, i32, u32, i64, u64, bf16, f32, f64 };
+enum class Type : std::uint8_t { u8, u16, i32, u32, i64, u64, bf16, f32, f64 };
 
 std::size_t size_of(Type type);
 const char* to_string(Type type);
@@ -29,6 +29,8 @@ template <typename T>
 constexpr Type type_of() {
   if constexpr (std::is_same_v<T, std::uint8_t>)
     return Type::u8;
+  else if constexpr (std::is_same_v<T, std::uint16_t>)
+    return Type::u16;
   else if constexpr (std::is_same_v<T, std::int32_t>)
     return Type::i32;
   else if constexpr (std::is_same_v<T, std::uint32_t>)
@@ -44,6 +46,12 @@ constexpr Type type_of() {
   else if constexpr (std::is_same_v<T, double>)
     return Type::f64;
 }
+
+/// How a dataset's elements lie in the file.
+enum class Storage {
+  contiguous,  ///< in one piece, which can be mapped
+  compressed,  ///< chunks of at most 8192 rows, bytes shuffled and deflated (with its checksum)
+};
 
 using Shape = std::vector<std::uint64_t>;
 
@@ -99,22 +107,26 @@ class File {
   /// has no bytes yet.
   std::optional<std::uint64_t> contiguous_offset(const std::string& name) const;
 
-  /// Makes a contiguous dataset whose content is undefined until written.
-  void create_dataset(const std::string& name, Type type, const Shape& shape);
+  /// Makes a dataset whose content is undefined until written. One without elements is contiguous.
+  void create_dataset(const std::string& name, Type type, const Shape& shape,
+                      Storage storage = Storage::contiguous);
   /// Writes the rectangle [offset, offset + extent) of an existing dataset from a dense buffer.
   void write_part(const std::string& name, Type type, const Shape& offset, const Shape& extent,
                   const void* data);
   /// create_dataset and write_part of the whole.
-  void write(const std::string& name, Type type, const Shape& shape, const void* data);
+  void write(const std::string& name, Type type, const Shape& shape, const void* data,
+             Storage storage = Storage::contiguous);
   template <typename T>
-  void write(const std::string& name, const Shape& shape, std::span<const T> data) {
+  void write(const std::string& name, const Shape& shape, std::span<const T> data,
+             Storage storage = Storage::contiguous) {
     require(data.size() == count(shape), ErrorKind::internal, "dataset '", name, "' of shape ",
             to_string(shape), " given ", data.size(), " elements");
-    write(name, type_of<T>(), shape, data.data());
+    write(name, type_of<T>(), shape, data.data(), storage);
   }
   template <typename T>
-  void write(const std::string& name, const std::vector<T>& data) {
-    write(name, {data.size()}, std::span<const T>(data));
+  void write(const std::string& name, const std::vector<T>& data,
+             Storage storage = Storage::contiguous) {
+    write(name, {data.size()}, std::span<const T>(data), storage);
   }
 
   /// Reads a rectangle into a dense buffer. The element type must be the dataset's own (byte order

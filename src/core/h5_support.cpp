@@ -13,6 +13,7 @@ std::size_t size_of(Type type) {
   switch (type) {
     case Type::u8:
       return 1;
+    case Type::u16:
     case Type::bf16:
       return 2;
     case Type::i32:
@@ -28,7 +29,8 @@ std::size_t size_of(Type type) {
 }
 
 const char* to_string(Type type) {
-  static constexpr const char* names[] = {"u8", "i32", "u32", "i64", "u64", "bf16", "f32", "f64"};
+  static constexpr const char* names[] = {"u8",  "u16",  "i32", "u32", "i64",
+                                          "u64", "bf16", "f32", "f64"};
   return names[static_cast<std::size_t>(type)];
 }
 
@@ -122,6 +124,9 @@ Handle make_type(Type type) {
     case Type::u8:
       standard = H5T_STD_U8LE;
       break;
+    case Type::u16:
+      standard = H5T_STD_U16LE;
+      break;
     case Type::i32:
       standard = H5T_STD_I32LE;
       break;
@@ -150,6 +155,7 @@ Type classify(hid_t stored, const std::filesystem::path& path, const std::string
   if (kind == H5T_INTEGER) {
     const bool is_signed = H5Tget_sign(stored) == H5T_SGN_2;
     if (size == 1 && !is_signed) return Type::u8;
+    if (size == 2 && !is_signed) return Type::u16;
     if (size == 4) return is_signed ? Type::i32 : Type::u32;
     if (size == 8) return is_signed ? Type::i64 : Type::u64;
   }
@@ -160,7 +166,7 @@ Type classify(hid_t stored, const std::filesystem::path& path, const std::string
   }
   fail(ErrorKind::data, "'", name, "' in file '", path.string(), "' has an element type of class ",
        static_cast<int>(kind), " and ", size,
-       " bytes; u8, i32, u32, i64, u64, bf16, f32, f64 work");
+       " bytes; u8, u16, i32, u32, i64, u64, bf16, f32, f64 work");
 }
 
 Handle make_space(const Shape& shape, const std::filesystem::path& path, const std::string& name) {

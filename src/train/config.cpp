@@ -79,6 +79,58 @@ void check_losses(const LossConfig& loss, const TeacherConfig& teacher, Rules& r
              "detach_mixture is read only by skew_reverse_kl; leave it out");
 }
 
+void check_key_layers(const std::string& section, const std::vector<int>& student,
+                      const std::vector<int>& teacher, Rules& rules) {
+  const std::string student_key = section + ".student_layers",
+                    teacher_key = section + ".teacher_layers";
+  const auto check_list = [&](const std::vector<int>& layers, const std::string& key) {
+    rules.must(
+        std::adjacent_find(layers.begin(), layers.end(), std::greater_equal<>()) == layers.end(),
+        {key}, "the layers must ascend, each named once");
+    rules.must(layers.empty() || layers.front() >= 0, {key},
+               "layers are counted from 0, the embedding");
+  };
+  check_list(student, student_key);
+  check_list(teacher, teacher_key);
+  rules.must(teacher.empty() || teacher.size() == student.size(), {student_key, teacher_key},
+             "each student layer needs one teacher layer, in the same order");
+}
+
+void check_mta(const TrainConfig& config, Rules& rules) {
+  const MtaConfig& mta = config.mta;
+  if (!mta.enabled) return;
+  const std::size_t layers = mta.student_layers.size();
+  check_key_layers("mta", mta.student_layers, mta.teacher_layers, rules);
+  rules.must(!config.teacher.path.empty(), {"mta.enabled", "teacher.path"},
+             "MTA aligns the student with a teacher: give its folder");
+  rules.must(mta.dsa_weight > 0 || mta.hid_weight > 0, {"mta.dsa_weight", "mta.hid_weight"},
+             "at least one weight must be greater than 0");
+  rules.must(mta.words == 0 || mta.granularity == methods::mta::Granularity::adaptive,
+             {"mta.words", "mta.granularity"}, "words is read only with granularity = adaptive");
+  rules.must(mta.words == 0 || layers == 0 || static_cast<std::size_t>(mta.words) <= layers,
+             {"mta.words", "mta.student_layers"}, "there are fewer key layers than that");
+  rules.must(
+      mta.normalise != methods::mta::PairNormalisation::batch ||
+          (config.batch.micro_batches == 1 && config.grid.dp == 1),
+      {"mta.normalise", "batch.micro_batches", "grid.dp"},
+      "normalise = batch divides by what one micro-batch holds: the step must have only one");
+}
+
+void check_fdd(const TrainConfig& config, Rules& rules) {
+  const FddConfig& fdd = config.fdd;
+  if (!fdd.enabled) return;
+  check_key_layers("fdd", fdd.student_layers, fdd.teacher_layers, rules);
+  rules.must(!config.teacher.path.empty(), {"fdd.enabled", "teacher.path"},
+             "FDD follows a teacher: give its folder");
+  rules.must(fdd.trajectory_weight > 0 || fdd.derivative_weight > 0,
+             {"fdd.trajectory_weight", "fdd.derivative_weight"},
+             "at least one weight must be greater than 0");
+  rules.must(
+      fdd.derivative_weight == 0 || fdd.student_layers.size() != 1,
+      {"fdd.derivative_weight", "fdd.student_layers"},
+      "the derivative is taken between key layers: name two or more, or set its weight to 0");
+}
+
 void check_schedule(const ScheduleConfig& schedule, int steps, Rules& rules) {
   const bool constant = schedule.kind == ScheduleKind::constant;
   rules.must(schedule.warmup_steps <= steps, {"schedule.warmup_steps", "run.steps"},
@@ -106,10 +158,11 @@ void check_run(const TrainConfig& config, Rules& rules) {
              {"model.freeze"}, "everything is frozen: nothing is left to train");
   rules.must(config.batch.micro_batches >= config.grid.dp, {"batch.micro_batches", "grid.dp"},
              "every data-parallel rank needs at least one whole micro-batch per step");
-  rules.must(config.teacher.path.empty() || config.loss.kd_weight > 0 ||
-                 config.model.init == Init::teacher_layers,
+  rules.must(config.teacher.path.empty() || config.loss.kd_weight > 0 || config.mta.enabled ||
+                 config.fdd.enabled || config.model.init == Init::teacher_layers,
              {"teacher.path", "loss.kd_weight"},
-             "the teacher would be loaded and never used: set kd_weight, or leave it out");
+             "the teacher would be loaded and never used: set kd_weight, mta.enabled or "
+             "fdd.enabled, or leave it out");
 }
 
 }  // namespace
@@ -128,6 +181,8 @@ std::vector<Violation> engine_violations(const TrainConfig& config) {
   rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),
              {"grid.teacher_layers", "teacher.path"}, "there is no teacher whose layers to split");
   check_losses(config.loss, config.teacher, rules);
+  check_mta(config, rules);
+  check_fdd(config, rules);
   return rules.take();
 }
 

@@ -7,6 +7,7 @@
 #include "core/dtype.h"
 #include "data/overlong.h"
 #include "kernels/divergence.h"
+#include "methods/mta/options.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
 /// `launch/options` names, reads and prints them, and nothing below `launch/` knows them as text.
@@ -113,6 +114,30 @@ struct LossConfig {
   int chunk_rows = 0;  ///< rows of logits held at a time; 0: chosen from the vocabulary
 };
 
+/// Multi-granular trajectory alignment; layers count as in methods/key_layers.h.
+struct MtaConfig {
+  bool enabled = false;
+  std::vector<int> student_layers;  ///< empty: a half, three quarters and the last
+  std::vector<int> teacher_layers;  ///< empty: in proportion to the depths
+  methods::mta::Granularity granularity = methods::mta::Granularity::adaptive;
+  int words = 0;            ///< lower key layers on words; 0: a third, rounded up
+  double dsa_weight = 2.0;  ///< 0: leave the term out
+  double hid_weight = 0.2;
+  methods::mta::PairNormalisation normalise = methods::mta::PairNormalisation::sample;
+  methods::mta::SpanRegion span_region = methods::mta::SpanRegion::all;
+  double projector_lr = 0.0;  ///< 0: optim.lr
+};
+
+/// Feature dynamics distillation; layers likewise.
+struct FddConfig {
+  bool enabled = false;
+  std::vector<int> student_layers;
+  std::vector<int> teacher_layers;
+  double trajectory_weight = 1.0;  ///< 0: leave the term out
+  double derivative_weight = 1.0;
+  double temperature = 5.0;  ///< of the trajectory
+};
+
 enum class Decay { matrices, all };
 
 struct OptimConfig {
@@ -166,6 +191,8 @@ struct TrainConfig {
   BatchConfig batch;
   GridConfig grid;
   LossConfig loss;
+  MtaConfig mta;
+  FddConfig fdd;
   OptimConfig optim;
   ScheduleConfig schedule;
   DropoutConfig dropout;

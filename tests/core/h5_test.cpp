@@ -29,6 +29,7 @@ TEST(H5, RoundTripOfEveryType) {
   const TemporaryDirectory folder;
   auto out = h5::File::create(folder / "all.h5");
   out.write("u8", std::vector<std::uint8_t>{0, 255});
+  out.write("u16", std::vector<std::uint16_t>{0, 65535});
   out.write("i32", std::vector<std::int32_t>{-1, 1 << 30});
   out.write("u32", std::vector<std::uint32_t>{4000000000u});
   out.write("i64", std::vector<std::int64_t>{-(1ll << 60)});
@@ -40,6 +41,7 @@ TEST(H5, RoundTripOfEveryType) {
 
   const auto in = h5::File::open(folder / "all.h5");
   EXPECT_EQ(in.read<std::uint8_t>("u8"), (std::vector<std::uint8_t>{0, 255}));
+  EXPECT_EQ(in.read<std::uint16_t>("u16"), (std::vector<std::uint16_t>{0, 65535}));
   EXPECT_EQ(in.read<std::int32_t>("i32"), (std::vector<std::int32_t>{-1, 1 << 30}));
   EXPECT_EQ(in.read<std::uint32_t>("u32"), (std::vector<std::uint32_t>{4000000000u}));
   EXPECT_EQ(in.read<std::int64_t>("i64"), (std::vector<std::int64_t>{-(1ll << 60)}));
@@ -48,8 +50,8 @@ TEST(H5, RoundTripOfEveryType) {
   EXPECT_EQ(in.read<double>("deep/er/f64"), (std::vector<double>{0.1}));
   EXPECT_EQ(in.read<bf16>("bf16")[2].bits, 0x7fc1) << "bits pass unchanged, NaN payload included";
   EXPECT_EQ(in.info("bf16").type, h5::Type::bf16);
-  EXPECT_EQ(in.list(),
-            (std::vector<std::string>{"bf16", "deep", "f32", "i32", "i64", "u32", "u64", "u8"}));
+  EXPECT_EQ(in.list(), (std::vector<std::string>{"bf16", "deep", "f32", "i32", "i64", "u16", "u32",
+                                                 "u64", "u8"}));
 }
 
 TEST(H5, PartsAreRectangles) {
@@ -197,6 +199,30 @@ TEST(H5, FullDiskIsOneErrorAndTheLibraryLivesOn) {
     good.close();
     EXPECT_EQ(h5::File::open(good.path()).read<float>("big"), ramp(1 << 20));
   }
+}
+
+TEST(H5, CompressedDatasetsReadBackAndAreSmaller) {
+  const TemporaryDirectory folder;
+  std::vector<std::uint16_t> values(2 * 20000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i / 3);
+  const h5::Shape shape = {20000, 2};
+  const std::span<const std::uint16_t> all(values);
+  auto out = h5::File::create(folder / "x.h5");
+  out.write("plain", shape, all);
+  out.write("packed", shape, all, h5::Storage::compressed);
+  out.write("short", {3, 2}, all.first(6), h5::Storage::compressed);
+  out.write("empty", {0, 2}, all.first(0), h5::Storage::compressed);
+  out.close();
+  const auto in = h5::File::open(folder / "x.h5");
+  EXPECT_EQ(in.read<std::uint16_t>("packed"), values);
+  EXPECT_EQ(in.read<std::uint16_t>("short"), std::vector(values.begin(), values.begin() + 6));
+  EXPECT_TRUE(in.read<std::uint16_t>("empty").empty());
+  std::vector<std::uint16_t> part(2 * 5);
+  in.read_part("packed", {8190, 0}, {5, 2}, std::span(part));  // across two chunks
+  EXPECT_TRUE(std::equal(part.begin(), part.end(), values.begin() + 2 * 8190));
+  EXPECT_TRUE(in.contiguous_offset("plain").has_value());
+  EXPECT_FALSE(in.contiguous_offset("packed").has_value());
+  EXPECT_LT(std::filesystem::file_size(folder / "x.h5"), 2 * values.size() * sizeof(values[0]));
 }
 
 TEST(H5, VirtualDatasetShowsPiecesAsOne) {

@@ -161,6 +161,20 @@ TEST(TrainOptions, RulesBetweenKeys) {
       {{"--loss.ce_weight=0"}, "at least one weight"},
       {{"--loss.kd_weight=1"}, "needs a teacher"},
       {{"--teacher.path=t"}, "never used"},
+      {{"--mta.enabled"}, "MTA aligns the student with a teacher"},
+      {{"--mta.enabled", "--mta.dsa_weight=0", "--mta.hid_weight=0"}, "at least one weight"},
+      {{"--mta.enabled", "--mta.student_layers=3,2"}, "must ascend"},
+      {{"--mta.enabled", "--mta.student_layers=-1,2"}, "counted from 0"},
+      {{"--mta.enabled", "--mta.student_layers=1,2", "--mta.teacher_layers=4"},
+       "each student layer needs one"},
+      {{"--mta.enabled", "--mta.teacher_layers=4"}, "each student layer needs one"},
+      {{"--mta.enabled", "--mta.words=3", "--mta.student_layers=1,2"}, "fewer key layers"},
+      {{"--mta.enabled", "--mta.words=1", "--mta.granularity=phrases"}, "granularity = adaptive"},
+      {{"--mta.enabled", "--mta.normalise=batch"}, "the step must have only one"},
+      {{"--fdd.enabled"}, "FDD follows a teacher"},
+      {{"--fdd.enabled", "--fdd.student_layers=4"}, "between key layers"},
+      {{"--fdd.enabled", "--fdd.trajectory_weight=0", "--fdd.derivative_weight=0"},
+       "at least one weight"},
       {{"--schedule.warmup_steps=11", "--run.steps=10"}, "must end within the run"},
       {{"--schedule.kind=constant", "--schedule.decay_steps=1"}, "does not decay"},
       {{"--schedule.kind=wsd"}, "length of its final decay"},
@@ -187,6 +201,21 @@ TEST(TrainOptions, ADistillationIsAccepted) {
           .config;
   EXPECT_EQ(config.model.teacher_layers.every, 3);
   EXPECT_EQ(config.grid.ranks(), 2);
+}
+
+TEST(TrainOptions, AlignmentAndDynamicsAreAccepted) {
+  const auto config =
+      parse({"--teacher.path=t", "--mta.enabled", "--mta.student_layers=6,9,12",
+             "--mta.teacher_layers=24,36,48", "--mta.words=2", "--mta.span_region=response",
+             "--fdd.enabled", "--fdd.student_layers=4", "--fdd.derivative_weight=0"})
+          .config;
+  EXPECT_EQ(config.mta.teacher_layers, (std::vector<int>{24, 36, 48}));
+  EXPECT_EQ(config.mta.words, 2);
+  EXPECT_EQ(config.mta.span_region, methods::mta::SpanRegion::response);
+  EXPECT_EQ(parse({"--teacher.path=t", "--mta.enabled", "--mta.normalise=batch",
+                   "--batch.micro_batches=1"})
+                .config.mta.normalise,
+            methods::mta::PairNormalisation::batch);
 }
 
 TEST(ResumeChanges, HarmlessOnesPass) {
