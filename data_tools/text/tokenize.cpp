@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "data/fingerprint.h"
 #include "data_tools/text/document_reader.h"
 #include "data_tools/text/example.h"
 #include "data_tools/text/line_reader.h"
-#include "data_tools/text/parallel.h"
 #include "data_tools/text/prompt_template.h"
 #include "data_tools/text/record_sink.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace fathom::data_tools {
+namespace fathom {
 
 /// Calls body(i) for 0 <= i < count on so many threads. After a throw no further item is
 /// begun, all that were are finished, and the exception of the lowest i is thrown here. Items begin
@@ -38,4 +38,4 @@ void parallel_for(std::size_t count, std::size_t threads, const Body& body) {
   if (first != errors.end()) std::rethrow_exception(*first);
 }
 
-}  // namespace fathom::data_tools
+}  // namespace fathom
