@@ -1,11 +1,11 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizers/aligned_text.h"
+#include "data/tokenizers/pcre.h"
 
 namespace fathom::data {
 
@@ -16,8 +16,6 @@ class Regex {
   /// Throws Error(data), naming `where`, for a pattern that cannot be compiled or that has
   /// a construct with another meaning in PCRE2.
   Regex(const std::string& pattern, const std::string& where);
-  ~Regex();
-  Regex(Regex&&) noexcept;
 
   /// The pattern as it was given.
   const std::string& pattern() const { return pattern_; }
@@ -27,9 +25,8 @@ class Regex {
   void isolate(std::string_view text, std::uint32_t offset, std::vector<Slice>& pieces) const;
 
  private:
-  struct Code;
   std::string pattern_;
-  std::unique_ptr<const Code> code_;
+  Pcre code_;
 };
 
 }  // namespace fathom::data

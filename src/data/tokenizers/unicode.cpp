@@ -70,6 +70,10 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
+std::size_t invalid_utf8_length(std::string_view text, std::size_t at) {
+  return sequence_at(text, at).length;
+}
+
 std::string replace_invalid_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());

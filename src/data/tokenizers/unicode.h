@@ -26,6 +26,9 @@ void append_utf8(std::string& text, char32_t value);
 /// Byte offset of the first sequence that is not UTF-8 (overlong forms and surrogates included).
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
 
+/// Length of the maximal invalid sequence that begins at byte `at`, as find_invalid_utf8 gives it.
+std::size_t invalid_utf8_length(std::string_view text, std::size_t at);
+
 /// The text with every maximal invalid sequence replaced by one U+FFFD, as browsers and Rust do.
 std::string replace_invalid_utf8(std::string_view text);
 
