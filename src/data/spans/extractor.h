@@ -11,6 +11,9 @@
 #include "data/spans/spans.h"
 
 namespace fathom::data::spans {
+namespace english {
+struct Pipeline;
+}
 
 /// Which model an extractor runs: a span cache records it.
 struct ModelInfo {
@@ -40,11 +43,14 @@ struct Analysis {
 /// and its result depends on nothing but the text and the options.
 ///
 /// Text is UTF-8. Every maximal invalid sequence is read as one U+FFFD; ranges always count bytes
-/// of the text as given. A text is at most 2^31 bytes long (Error(data) beyond).
+/// of the text as given. A text is at most kMaxBytes long (Error(data) beyond): parsing takes some
+/// 5 kB for each token.
 class Extractor {
  public:
+  static constexpr std::size_t kMaxBytes = 1 << 20;
+
   /// Reads a model file made by data_tools/fetch_span_model.sh (6.7 MB). Throws Error(io) for a
-  /// file that is missing or damaged, Error(data) for another format, version or content checksum.
+  /// file that is missing or cannot be read, Error(data) for another format, version or content.
   explicit Extractor(const std::filesystem::path& model);
   ~Extractor();
   Extractor(Extractor&&) noexcept;
@@ -64,8 +70,7 @@ class Extractor {
   const ModelInfo& info() const;
 
  private:
-  struct Pipeline;
-  std::unique_ptr<const Pipeline> pipeline_;
+  std::unique_ptr<const english::Pipeline> pipeline_;
 };
 
 }  // namespace fathom::data::spans

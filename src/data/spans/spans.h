@@ -3,16 +3,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/tokenizers/tokenizer.h"
+
 /// Words and phrases of English text, found by the small English spaCy model. The definitions here
 /// are normative; data_tools/spans/README.md states them with examples.
 namespace fathom::data::spans {
 
 /// Bytes of the original text, end exclusive.
-struct ByteRange {
-  std::uint32_t begin = 0;
-  std::uint32_t end = 0;
-  bool operator==(const ByteRange&) const = default;
-};
+using data::ByteRange;
 
 /// The values are those of a span cache's `phrase_type`.
 enum class PhraseKind : std::uint8_t {
