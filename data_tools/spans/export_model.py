@@ -169,7 +169,8 @@ def write(path, datasets, attributes):
     image = io.BytesIO()  # written to disk in one piece, so that no half file is ever left
     with h5py.File(image, "w") as file:
         for name in sorted(datasets):
-            file.create_dataset(name, data=datasets[name], track_times=False)
+            # Checksums, since a changed weight would go unnoticed.
+            file.create_dataset(name, data=datasets[name], fletcher32=True, track_times=False)
         for name, value in attributes.items():
             file.attrs[name] = value
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,7 @@ class Extractor {
   static constexpr std::size_t kMaxBytes = 1 << 20;
 
   /// Reads a model file made by data_tools/fetch_span_model.sh (6.7 MB). Throws Error(io) for a
-  /// file that is missing or cannot be read, Error(data) for another format, version or content.
+  /// file that is missing or damaged, Error(data) for another format, version or content.
   explicit Extractor(const std::filesystem::path& model);
   ~Extractor();
   Extractor(Extractor&&) noexcept;
