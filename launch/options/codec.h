@@ -127,6 +127,14 @@ template <typename E>
 using Word = std::pair<std::string_view, E>;
 
 template <>
+inline constexpr std::array enum_words<data::spans::Words> = {
+    Word<data::spans::Words>{"all", data::spans::Words::all},
+    Word<data::spans::Words>{"in-phrases", data::spans::Words::in_phrases}};
+template <>
+inline constexpr std::array enum_words<data::spans::VerbPhrases> = {
+    Word<data::spans::VerbPhrases>{"pattern", data::spans::VerbPhrases::pattern},
+    Word<data::spans::VerbPhrases>{"group", data::spans::VerbPhrases::group}};
+template <>
 inline constexpr std::array enum_words<DType> = {Word<DType>{"f32", DType::f32},
                                                  Word<DType>{"bf16", DType::bf16}};
 template <>

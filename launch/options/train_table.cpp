@@ -113,6 +113,31 @@ void describe_data(OptionTable& t, train::DataConfig& c) {
                  "out."});
 }
 
+void describe_spans(OptionTable& t, train::SpansConfig& c) {
+  t.section("spans", "Words and phrases of the training text, for objectives that compare them");
+  t.add("train", c.train,
+        {.help = "Spans of data.train, as `fathom spans build` writes them; empty finds them while "
+                 "training.",
+         .unit = "spans.h5 file",
+         .on_resume = moved_file});
+  t.add("eval", c.eval,
+        {.help = "The same for data.eval.", .unit = "spans.h5 file", .on_resume = moved_file});
+  t.add("model", c.model,
+        {.help = "Model of the span extractor (data_tools/fetch_span_model.sh makes it); needed "
+                 "without spans.train, and for text that the student writes.",
+         .unit = "file",
+         .on_resume = moved_file});
+  t.add("words", c.words, {.help = "Words of the whole text, or only those inside phrases."});
+  t.add("vp", c.vp,
+        {.help = "Verb phrases: AUX* ADV* VERB+ ADV* (pattern), or the verb with its auxiliaries "
+                 "in the dependency tree (group)."});
+  t.add("threads", c.threads,
+        {.help = "Threads of each rank that find spans beside the model's own; 0 finds them when "
+                 "they are needed.",
+         .range = within(0, 4096),
+         .on_resume = OnResume::free});
+}
+
 void describe_batch(OptionTable& t, train::BatchConfig& c) {
   t.section("batch", "How much one optimizer step sees, the same on every grid", OnResume::data);
   t.add("micro_batch", c.micro_batch,
@@ -294,6 +319,7 @@ void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_model(table, config.model);
   describe_teacher(table, config.teacher);
   describe_data(table, config.data);
+  describe_spans(table, config.spans);
   describe_batch(table, config.batch);
   describe_grid(table, config.grid);
   describe_loss(table, config.loss);

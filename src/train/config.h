@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "data/overlong.h"
+#include "data/spans/spans.h"
 #include "kernels/divergence.h"
 #include "methods/mta/options.h"
 
@@ -76,6 +77,19 @@ struct DataConfig {
   std::string eval;
   int context = 0;  ///< tokens; 0: what the model allows
   Overlong overlong = Overlong::refuse;
+};
+
+/// Where the words and phrases of samples come from; used by objectives that compare them.
+struct SpansConfig {
+  std::string train;  ///< span file of data.train; empty: found while training
+  std::string eval;   ///< of data.eval
+  std::string model;  ///< the extractor's model; needed without a span file, and for text that the
+                      ///< student writes
+  data::spans::Words words = data::spans::Words::all;
+  data::spans::VerbPhrases vp = data::spans::VerbPhrases::pattern;
+  int threads = 1;  ///< per rank, beside the model's own
+
+  bool given() const { return !train.empty() || !model.empty(); }
 };
 
 struct BatchConfig {
@@ -188,6 +202,7 @@ struct TrainConfig {
   ModelConfig model;
   TeacherConfig teacher;
   DataConfig data;
+  SpansConfig spans;
   BatchConfig batch;
   GridConfig grid;
   LossConfig loss;

@@ -56,6 +56,18 @@ TEST(TrainOptions, AnEmptyValueIsAValue) {
   EXPECT_EQ(parse({recipe.path(), "--data.eval="}).config.data.eval, "");
 }
 
+TEST(TrainOptions, SpansSayWhatAWordIs) {
+  const TrainRequest request = parse({"--spans.words=in-phrases", "--spans.vp=group"});
+  EXPECT_EQ(request.config.spans.words, data::spans::Words::in_phrases);
+  EXPECT_EQ(request.config.spans.vp, data::spans::VerbPhrases::group);
+  EXPECT_FALSE(request.config.spans.given());
+  EXPECT_TRUE(parse({"--spans.model=m.h5"}).config.spans.given());
+  expect_error(
+      ErrorKind::config, [] { parse({"--spans.vp=full"}); }, "spans.vp", "full", "pattern|group");
+  expect_error(
+      ErrorKind::config, [] { parse({"--spans.eval=s.h5"}); }, "spans.eval", "data.eval");
+}
+
 TEST(TrainOptions, FlagsNeedNoValue) {
   const TrainRequest request = parse({"--run.quiet", "--log.jsonl=false", "--dry-run"});
   EXPECT_TRUE(request.config.run.quiet);

@@ -15,12 +15,12 @@ namespace fathom::data::spans {
 
 /// What a span file says about itself (its attributes; data_tools/FORMAT.md describes the layout).
 struct SpanFileInfo {
-  std::string definition;    ///< what words and phrases are: definition_of(options)
-  std::string extractor;     ///< the program that found them: "fathom 0.1.0", "spacy 3.8.18"
-  std::string model;         ///< package and version
-  std::string model_sha256;  ///< of the model's content
-  std::string tokenizer;     ///< fingerprint, the token file's
-  std::string tokens;        ///< content fingerprint of the token file
+  std::string definition = {};    ///< what words and phrases are: definition_of(options)
+  std::string extractor = {};     ///< the program that found them: "fathom", "spacy 3.8.18"
+  std::string model = {};         ///< package and version
+  std::string model_sha256 = {};  ///< of the model's content
+  std::string tokenizer = {};     ///< fingerprint, the token file's
+  std::string tokens = {};        ///< content fingerprint of the token file
 };
 
 /// The options, and the rules that are not optional, as the text that span files are compared by.
