@@ -103,6 +103,9 @@ void check_mta(const TrainConfig& config, Rules& rules) {
   check_key_layers("mta", mta.student_layers, mta.teacher_layers, rules);
   rules.must(!config.teacher.path.empty(), {"mta.enabled", "teacher.path"},
              "MTA aligns the student with a teacher: give its folder");
+  rules.must(config.spans.given(), {"mta.enabled", "spans.train", "spans.model"},
+             "MTA needs words and phrases: a span file (fathom spans build writes them), or the "
+             "extractor's model");
   rules.must(mta.dsa_weight > 0 || mta.hid_weight > 0, {"mta.dsa_weight", "mta.hid_weight"},
              "at least one weight must be greater than 0");
   rules.must(mta.words == 0 || mta.granularity == methods::mta::Granularity::adaptive,

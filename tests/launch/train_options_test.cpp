@@ -174,6 +174,7 @@ TEST(TrainOptions, RulesBetweenKeys) {
       {{"--loss.kd_weight=1"}, "needs a teacher"},
       {{"--teacher.path=t"}, "never used"},
       {{"--mta.enabled"}, "MTA aligns the student with a teacher"},
+      {{"--mta.enabled"}, "MTA needs words and phrases"},
       {{"--mta.enabled", "--mta.dsa_weight=0", "--mta.hid_weight=0"}, "at least one weight"},
       {{"--mta.enabled", "--mta.student_layers=3,2"}, "must ascend"},
       {{"--mta.enabled", "--mta.student_layers=-1,2"}, "counted from 0"},
@@ -216,16 +217,16 @@ TEST(TrainOptions, ADistillationIsAccepted) {
 }
 
 TEST(TrainOptions, AlignmentAndDynamicsAreAccepted) {
-  const auto config =
-      parse({"--teacher.path=t", "--mta.enabled", "--mta.student_layers=6,9,12",
-             "--mta.teacher_layers=24,36,48", "--mta.words=2", "--mta.span_region=response",
-             "--fdd.enabled", "--fdd.student_layers=4", "--fdd.derivative_weight=0"})
-          .config;
+  const auto config = parse({"--teacher.path=t", "--mta.enabled", "--spans.train=s.h5",
+                             "--mta.student_layers=6,9,12", "--mta.teacher_layers=24,36,48",
+                             "--mta.words=2", "--mta.span_region=response", "--fdd.enabled",
+                             "--fdd.student_layers=4", "--fdd.derivative_weight=0"})
+                          .config;
   EXPECT_EQ(config.mta.teacher_layers, (std::vector<int>{24, 36, 48}));
   EXPECT_EQ(config.mta.words, 2);
   EXPECT_EQ(config.mta.span_region, methods::mta::SpanRegion::response);
-  EXPECT_EQ(parse({"--teacher.path=t", "--mta.enabled", "--mta.normalise=batch",
-                   "--batch.micro_batches=1"})
+  EXPECT_EQ(parse({"--teacher.path=t", "--mta.enabled", "--spans.model=m.h5",
+                   "--mta.normalise=batch", "--batch.micro_batches=1"})
                 .config.mta.normalise,
             methods::mta::PairNormalisation::batch);
 }
