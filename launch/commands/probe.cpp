@@ -65,7 +65,7 @@ void take_steps(train::Engine& engine, const train::TrainConfig& config,
                 << "\n";
     if (step == steps) break;
     const double lr = config.optim.lr * train::lr_factor(config.schedule, step, std::max(1, steps));
-    engine.optimizer().step(lr, train::clip_factor(norm, config.optim.clip));
+    engine.update(lr, train::clip_factor(norm, config.optim.clip));
   }
 }
 

@@ -46,6 +46,11 @@ struct RopeTables {
   Tensor cosines, sines;
 };
 
+/// The rows of a prompt: all tokens before the first one that is supervised or generated.
+struct PromptRows {
+  std::int64_t first = 0, count = 0;
+};
+
 /// What one micro-batch tells attention and the embeddings: token ids and positions, and where each
 /// sequence starts (one entry more than there are sequences).
 struct TokenRows {
@@ -54,6 +59,7 @@ struct TokenRows {
   Tensor samples;                         ///< i32 [n], the global number of the row's sequence
   std::vector<std::int32_t> starts;       ///< [b + 1]
   std::vector<std::uint32_t> sample_ids;  ///< [b]
+  std::vector<PromptRows> prompts;        ///< where each prompt lies, for edits of its states
 };
 
 /// Causal self-attention from the fused projection qkv [n, (heads + 2 kv_heads) head_dim], whose

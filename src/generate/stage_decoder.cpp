@@ -56,6 +56,9 @@ Tensor StageDecoder::run(const Step& step, const Tensor& input) {
   auto rows = std::make_shared<autograd::TokenRows>();
   rows->ids = upload(device, step.ids);
   rows->positions = upload(device, step.positions);
+  for (std::size_t p = 1; p < step.prompt_starts.size(); ++p)
+    rows->prompts.push_back(
+        {step.prompt_starts[p - 1], step.prompt_starts[p] - step.prompt_starts[p - 1]});
   model::Pass pass;
   pass.rows = rows;
   pass.attend =

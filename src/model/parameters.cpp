@@ -1,5 +1,6 @@
 #include "model/parameters.h"
 
+#include "core/parameter_names.h"
 #include "kernels/elementwise.h"
 
 namespace fathom::model {
@@ -31,9 +32,12 @@ void ParameterSet::allocate(Device& device,
   FATHOM_CHECK(!buckets_.empty() && buckets_.back().end == declared_.size(),
                "parameters outside every bucket");
   for (Declared& declared : declared_) {
-    declared.trainable = trainable(declared.parts.front().name);
+    const auto trains = [&](const PartDeclaration& part) {
+      return !part.frozen && trainable(part.name);
+    };
+    declared.trainable = trains(declared.parts.front());
     for (const PartDeclaration& part : declared.parts)
-      require(trainable(part.name) == declared.trainable, ErrorKind::config,
+      require(trains(part) == declared.trainable, ErrorKind::config,
               "model.freeze: ", declared.parts.front().name, " and ", part.name,
               " are one fused matrix; freeze both or none");
   }
@@ -54,7 +58,8 @@ void ParameterSet::allocate(Device& device,
   }
   for (std::size_t i = 0; i < declared_.size(); ++i) {
     const Declared& declared = declared_[i];
-    const bool narrow = !declared.trainable && declared.shape.dims() == 2;
+    const bool narrow = !declared.trainable && declared.shape.dims() == 2 &&
+                        !is_method_parameter(declared.parts.front().name);
     const DType dtype = narrow ? frozen_dtype : DType::f32;
     make_parameters(declared, Tensor::empty(device, declared.shape, dtype), offsets[i]);
   }
@@ -82,6 +87,7 @@ void ParameterSet::make_parameters(const Declared& declared, const Tensor& value
     parameter.sharing = part.sharing;
     parameter.owned = part.owned;
     parameter.init_std = part.init_std;
+    parameter.init_bound = part.init_bound;
     parameter.init_value = part.init_value;
     parameters_.push_back(std::move(parameter));
     row += part.local_rows;

@@ -21,6 +21,7 @@ enum class Sharing {
   none,
   kv_replicas,  ///< tensor ranks with the same key/value head
   first_last,   ///< the tied embedding on the first and the last stage
+  tensor,       ///< all tensor ranks, each with its part of the gradient
 };
 
 /// A parameter as everything outside the model sees it: a global name and shape, and this rank's
@@ -35,8 +36,9 @@ struct Parameter {
   bool matrix = false;                       ///< has two dims: weight decay applies by default
   Sharing sharing = Sharing::none;
   bool owned = true;    ///< this rank counts it among tensor and pipeline ranks that hold the same
-  double init_std = 0;  ///< of the normal distribution for random weights; 0 = constant
-  double init_value = 0;
+  double init_std = 0;    ///< of the normal distribution for random weights; 0 = not normal
+  double init_bound = 0;  ///< of the uniform one in [-bound, bound); 0 = not uniform
+  double init_value = 0;  ///< what either is around; alone, a constant
 
   bool trainable() const { return slot != nullptr; }
   const Tensor& grad() const { return slot->grad(); }
@@ -51,7 +53,8 @@ struct PartDeclaration {
   std::int64_t local_rows = 0;
   Sharing sharing = Sharing::none;
   bool owned = true;
-  double init_std = 0, init_value = 0;
+  double init_std = 0, init_bound = 0, init_value = 0;
+  bool frozen = false;  ///< never trained, whatever the run trains
 };
 
 /// All parameters of one rank's stage. They are declared first, in the order of the forward pass,
@@ -67,8 +70,8 @@ class ParameterSet {
   /// point has been played back. Returns the index of the bucket that ends here.
   int mark_bucket();
 
-  /// `trainable` by name; matrices of frozen tensors are kept in frozen_dtype. Throws Error(config)
-  /// when the parts of a fused tensor are not all trainable or all frozen.
+  /// `trainable` by name; matrices of the model's frozen tensors are kept in frozen_dtype. Throws
+  /// Error(config) when the parts of a fused tensor are not all trainable or all frozen.
   void allocate(Device& device, const std::function<bool(const std::string&)>& trainable,
                 DType frozen_dtype);
 

@@ -1,5 +1,6 @@
 #include "model/stage.h"
 
+#include "autograd/adapter_operations.h"
 #include "comm/differentiable.h"
 
 namespace fathom::model {
@@ -11,8 +12,6 @@ using autograd::WeightLayout;
 std::uint32_t dropout_site(std::int64_t layer, DropoutSite site) {
   return static_cast<std::uint32_t>(layer) * 4 + static_cast<std::uint32_t>(site);
 }
-
-namespace {
 
 // Dropout belongs to training passes, whether or not this call is recorded: a block that will be
 // recomputed runs forward without a tape, and must drop the same.
@@ -26,14 +25,7 @@ kernels::Dropout rows_dropout(const Pass& pass, float probability, std::uint32_t
           .samples = pass.rows->samples};
 }
 
-bool trains(const Block& block) {
-  for (const NormWeights* norm : {&block.attention_norm, &block.mlp_norm})
-    if (norm->weight.needs_grad() || norm->bias.needs_grad()) return true;
-  for (const LinearWeights* linear :
-       {&block.qkv, &block.attention_out, &block.mlp_in, &block.mlp_out})
-    if (linear->weight.needs_grad() || linear->bias.needs_grad()) return true;
-  return false;
-}
+namespace {
 
 // What is recorded after this call is what makes the bucket's gradients.
 void watch_bucket(const Pass& pass, int bucket) {
@@ -66,7 +58,8 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
   for (const Block& weights : blocks_) {
     watch_bucket(pass, weights.bucket);
     // A frozen block behind frozen ones keeps nothing and is never played back.
-    if (pass.recompute && (x.needs_grad() || trains(weights))) {
+    const bool trains = parameters_.bucket(weights.bucket).count > 0;
+    if (pass.recompute && (x.needs_grad() || trains)) {
       // The copy of the pass keeps the micro-batch alive until it is replayed.
       const Pass again = pass;
       x = autograd::recompute(pass.tape, x, [this, &weights, again](Tape* tape, const Var& in) {
@@ -101,25 +94,47 @@ Var Stage::block(const Block& weights, const Pass& pass, Tape* tape, const Var& 
         rows_dropout(pass, pass.dropout.residual, dropout_site(weights.layer + 1, site));
     return autograd::residual(tape, x, branch, last.bias, dropout);
   };
-  Var x = input;
+  const auto controlled = [&](const std::unique_ptr<ResidualControl>& control, const Var& x,
+                              const Var& sum) {
+    return control ? control->apply(pass, tape, x, sum) : sum;
+  };
+  const auto attention = [&](const Var& x, const Var& in) {
+    return merge(x, attention_branch(weights, pass, tape, in), weights.attention_out,
+                 DropoutSite::attention_out);
+  };
+  const auto mlp = [&](const Var& x, const Var& in) {
+    return merge(x, mlp_branch(weights, pass, tape, in), weights.mlp_out, DropoutSite::mlp_out);
+  };
+  Var middle, out;
   if (spec_.pre_norm) {
-    x = merge(x, attention_branch(weights, pass, tape, normed(tape, weights.attention_norm, x)),
-              weights.attention_out, DropoutSite::attention_out);
-    return merge(x, mlp_branch(weights, tape, normed(tape, weights.mlp_norm, x)), weights.mlp_out,
-                 DropoutSite::mlp_out);
+    middle = controlled(weights.attention_control, input,
+                        attention(input, normed(tape, weights.attention_norm, input)));
+    out = controlled(weights.mlp_control, middle,
+                     mlp(middle, normed(tape, weights.mlp_norm, middle)));
+  } else {
+    middle = controlled(weights.attention_control, input,
+                        normed(tape, weights.attention_norm, attention(input, input)));
+    out = controlled(weights.mlp_control, middle,
+                     normed(tape, weights.mlp_norm, mlp(middle, middle)));
   }
-  x = normed(tape, weights.attention_norm,
-             merge(x, attention_branch(weights, pass, tape, x), weights.attention_out,
-                   DropoutSite::attention_out));
-  return normed(tape, weights.mlp_norm,
-                merge(x, mlp_branch(weights, tape, x), weights.mlp_out, DropoutSite::mlp_out));
+  return weights.edit ? weights.edit->apply(pass, tape, out) : out;
+}
+
+// An adapter sees the product before the bias: what scales outputs must not scale that.
+Var Stage::multiply(const LinearWeights& weights, const Pass& pass, Tape* tape, const Var& x,
+                    bool with_bias) const {
+  const WeightLayout layout = names_of(spec_.family).layout;
+  const Var bias = with_bias ? weights.bias : Var();
+  if (!weights.adapter) return autograd::linear(tape, x, weights.weight, layout, bias);
+  const Var y =
+      weights.adapter->apply(pass, tape, x, autograd::linear(tape, x, weights.weight, layout));
+  return bias.defined() ? autograd::add_bias(tape, y, bias) : y;
 }
 
 Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
                             const Var& x) const {
-  const WeightLayout layout = names_of(spec_.family).layout;
   const Var in = comm::copy_to_group(tape, tp_, x);
-  const Var qkv = autograd::linear(tape, in, weights.qkv.weight, layout, weights.qkv.bias);
+  const Var qkv = multiply(weights.qkv, pass, tape, in, true);
   kernels::AttentionDropout dropout;
   if (pass.tape != nullptr && pass.dropout.attention > 0) {
     dropout = {.probability = pass.dropout.attention,
@@ -133,22 +148,21 @@ Var Stage::attention_branch(const Block& weights, const Pass& pass, Tape* tape,
   const Var mixed =
       pass.attend ? Var(pass.attend(weights, qkv.value))
                   : autograd::attention(tape, weights.attention, qkv, *pass.rows, rope(), dropout);
-  const Var out = autograd::linear(tape, mixed, weights.attention_out.weight, layout);
+  const Var out = multiply(weights.attention_out, pass, tape, mixed, false);
   return comm::sum_over_group(tape, tp_, out);
 }
 
-Var Stage::mlp_branch(const Block& weights, Tape* tape, const Var& x) const {
-  const WeightLayout layout = names_of(spec_.family).layout;
+Var Stage::mlp_branch(const Block& weights, const Pass& pass, Tape* tape, const Var& x) const {
   const Var in = comm::copy_to_group(tape, tp_, x);
   Var wide;
   if (spec_.gated) {
-    const Var both = autograd::linear(tape, in, weights.mlp_in.weight, layout, weights.mlp_in.bias);
+    const Var both = multiply(weights.mlp_in, pass, tape, in, true);
     wide = autograd::gated(tape, spec_.activation, both);
   } else {
-    const Var before = autograd::linear(tape, in, weights.mlp_in.weight, layout);
+    const Var before = multiply(weights.mlp_in, pass, tape, in, false);
     wide = autograd::activation(tape, spec_.activation, before, weights.mlp_in.bias);
   }
-  const Var out = autograd::linear(tape, wide, weights.mlp_out.weight, layout);
+  const Var out = multiply(weights.mlp_out, pass, tape, wide, false);
   return comm::sum_over_group(tape, tp_, out);
 }
 

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "model/family.h"
 #include "model/parameters.h"
+#include "model/seams.h"
 #include "model/shard.h"
 
 namespace fathom::model {
@@ -48,6 +49,7 @@ struct Pass {
 
 struct LinearWeights {
   autograd::Var weight, bias;
+  std::unique_ptr<LinearAdapter> adapter;
 };
 struct NormWeights {
   autograd::Var weight, bias;
@@ -58,6 +60,8 @@ struct Block {
   std::int64_t layer = 0;
   NormWeights attention_norm, mlp_norm;
   LinearWeights qkv, attention_out, mlp_in, mlp_out;
+  std::unique_ptr<ResidualControl> attention_control, mlp_control;
+  std::unique_ptr<StateEdit> edit;
   kernels::AttentionShape attention;
   int bucket = 0;
 };
@@ -69,10 +73,12 @@ class Stage {
  public:
   /// Allocates the parameters (their values are not set). tp may be null for one rank; it must
   /// outlive the stage. `declare_more` may add a method's own parameters to the set; their
-  /// gradients are final when the whole backward pass is.
+  /// gradients are final when the whole backward pass is. `extension` attaches a method at the
+  /// seams; null for the plain model.
   Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
         const std::function<bool(const std::string&)>& trainable, DType frozen_dtype,
-        const std::function<void(ParameterSet&)>& declare_more = {});
+        const std::function<void(ParameterSet&)>& declare_more = {},
+        StageExtension* extension = nullptr);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
@@ -109,33 +115,24 @@ class Stage {
   const autograd::Var& project_out() const { return project_out_; }
 
  private:
-  // A range of a linear layer's outputs, and a published matrix of which a rank holds some.
-  struct OutputRange {
-    std::int64_t begin = 0, count = 0;
-  };
-  struct ColumnPart {
-    std::string name;
-    std::int64_t outputs;
-    std::vector<OutputRange> ranges;
-    Sharing sharing;
-    bool owned;
-  };
   void declare_embedding();
-  void declare_block(Block& block);
+  void declare_block(Block& block, StageExtension* extension);
   void declare_head();
   void declare_norm(NormWeights& weights, const std::string& name);
-  void declare_qkv(Block& block);
-  void declare_column_split(LinearWeights& weights, const std::vector<ColumnPart>& parts,
-                            bool bias);
-  void declare_row_split(LinearWeights& weights, const std::string& name, std::int64_t inputs,
-                         OutputRange range, bool bias);
+  std::vector<LinearPart> qkv_parts(const Block& block) const;
+  void declare_column_split(LinearWeights& weights, LinearSite site, bool bias,
+                            StageExtension* extension);
+  void declare_row_split(LinearWeights& weights, const LinearSite& site, bool bias,
+                         StageExtension* extension);
   void make_rope_tables();
   autograd::Var block(const Block& weights, const Pass& pass, autograd::Tape* tape,
                       const autograd::Var& x) const;
   autograd::Var attention_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,
                                  const autograd::Var& x) const;
-  autograd::Var mlp_branch(const Block& weights, autograd::Tape* tape,
+  autograd::Var mlp_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,
                            const autograd::Var& x) const;
+  autograd::Var multiply(const LinearWeights& weights, const Pass& pass, autograd::Tape* tape,
+                        const autograd::Var& x, bool with_bias) const;
   autograd::Var normed(autograd::Tape* tape, const NormWeights& weights,
                        const autograd::Var& x) const;
   Device& device_;
@@ -160,5 +157,8 @@ enum class DropoutSite : std::uint32_t {
   mlp_out = 3
 };
 std::uint32_t dropout_site(std::int64_t layer, DropoutSite site);
+
+/// Dropout of a site on the rows of a pass; off without a tape or probability.
+kernels::Dropout rows_dropout(const Pass& pass, float probability, std::uint32_t site);
 
 }  // namespace fathom::model

@@ -42,7 +42,7 @@ PartDeclaration with_init(PartDeclaration declaration, double std_dev) {
 
 Stage::Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
              const std::function<bool(const std::string&)>& trainable, DType frozen_dtype,
-             const std::function<void(ParameterSet&)>& declare_more)
+             const std::function<void(ParameterSet&)>& declare_more, StageExtension* extension)
     : device_(device), spec_(spec), plan_(plan), tp_(tp) {
   FATHOM_CHECK(plan.first_layer >= 0 && plan.end_layer <= spec.layers, "layers ", plan.first_layer,
                "..", plan.end_layer, " of ", spec.layers);
@@ -51,10 +51,11 @@ Stage::Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm:
     declare_more(parameters_);
     parameters_.mark_bucket();
   }
+  if (extension != nullptr) extension->begin(device_, plan_, tp_, parameters_);
   if (plan_.has_embedding) declare_embedding();
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     blocks_[i].layer = plan_.first_layer + static_cast<std::int64_t>(i);
-    declare_block(blocks_[i]);
+    declare_block(blocks_[i], extension);
     blocks_[i].bucket = parameters_.mark_bucket();
   }
   if (plan_.has_head) declare_head();
@@ -101,7 +102,7 @@ void Stage::declare_norm(NormWeights& weights, const std::string& name) {
                         {replicated(vector_part(name + ".bias", spec_.hidden, all), plan_.shard)});
 }
 
-void Stage::declare_block(Block& block) {
+void Stage::declare_block(Block& block, StageExtension* extension) {
   const FamilyNames& names = names_of(spec_.family);
   const auto name = [&](const char* suffix) { return layer_name(names, block.layer, suffix); };
   const Shard& shard = plan_.shard;
@@ -110,27 +111,53 @@ void Stage::declare_block(Block& block) {
                      .head_dim = spec_.head_dim,
                      .window = spec_.window_of(block.layer),
                      .scale = spec_.attention_scale(block.layer)};
+  const auto column_split = [&](int index, std::vector<LinearPart> parts) {
+    return LinearSite{.layer = block.layer,
+                      .index = index,
+                      .inputs = spec_.hidden,
+                      .inputs_here = spec_.hidden,
+                      .parts = std::move(parts),
+                      .layout = names.layout};
+  };
+  const auto row_split = [&](int index, const char* suffix, std::int64_t inputs, OutputRange here) {
+    return LinearSite{
+        .layer = block.layer,
+        .index = index,
+        .divides_outputs = false,
+        .inputs = inputs,
+        .first_input = here.begin,
+        .inputs_here = here.count,
+        .parts =
+            {{name(suffix), spec_.hidden, {{0, spec_.hidden}}, Sharing::none, shard.rank == 0}},
+        .layout = names.layout};
+  };
   declare_norm(block.attention_norm, name(names.attention_norm));
-  declare_qkv(block);
-  declare_row_split(block.attention_out, name(names.attention_out), spec_.heads * spec_.head_dim,
-                    {shard.heads * shard.rank * spec_.head_dim, shard.heads * spec_.head_dim},
-                    spec_.out_bias);
+  declare_column_split(block.qkv, column_split(0, qkv_parts(block)), spec_.qkv_bias, extension);
+  declare_row_split(block.attention_out,
+                    row_split(3, names.attention_out, spec_.heads * spec_.head_dim,
+                              {shard.first_head * spec_.head_dim, shard.heads * spec_.head_dim}),
+                    spec_.out_bias, extension);
   declare_norm(block.mlp_norm, name(names.mlp_norm));
-  std::vector<ColumnPart> parts;
+  std::vector<LinearPart> parts;
   for (const char* suffix : names.mlp_in)
     parts.push_back({name(suffix), spec_.ffn, {{shard.first_ffn, shard.ffn}}, Sharing::none, true});
-  declare_column_split(block.mlp_in, parts, spec_.mlp_bias);
-  declare_row_split(block.mlp_out, name(names.mlp_out), spec_.ffn, {shard.first_ffn, shard.ffn},
-                    spec_.mlp_bias);
+  declare_column_split(block.mlp_in, column_split(4, std::move(parts)), spec_.mlp_bias, extension);
+  declare_row_split(block.mlp_out,
+                    row_split(6, names.mlp_out, spec_.ffn, {shard.first_ffn, shard.ffn}),
+                    spec_.mlp_bias, extension);
+  if (extension == nullptr) return;
+  block.attention_control = extension->control(block.layer, BlockSite::attention, parameters_);
+  block.mlp_control = extension->control(block.layer, BlockSite::mlp, parameters_);
+  block.edit = extension->edit(block.layer, parameters_);
 }
 
-void Stage::declare_qkv(Block& block) {
+std::vector<LinearPart> Stage::qkv_parts(const Block& block) const {
   const FamilyNames& names = names_of(spec_.family);
   const Shard& shard = plan_.shard;
   const std::int64_t dim = spec_.head_dim, q = spec_.heads * dim, kv = spec_.kv_heads * dim;
   const OutputRange queries{shard.first_head * dim, shard.heads * dim};
   const OutputRange keys{shard.first_kv_head * dim, shard.kv_heads * dim};
-  std::vector<ColumnPart> parts;
+  std::vector<LinearPart> parts;
   if (names.qkv.size() == 1) {
     // One published matrix: query, key and value columns follow each other.
     parts.push_back({layer_name(names, block.layer, names.qkv[0]),
@@ -146,23 +173,24 @@ void Stage::declare_qkv(Block& block) {
     for (std::size_t i : {1u, 2u})
       parts.push_back({layer_name(names, block.layer, names.qkv[i]), kv, {keys}, sharing, owned});
   }
-  declare_column_split(block.qkv, parts, spec_.qkv_bias);
+  return parts;
 }
 
 // A linear layer whose outputs are divided over the tensor ranks; several published matrices may be
 // fused into one.
-void Stage::declare_column_split(LinearWeights& weights, const std::vector<ColumnPart>& parts,
-                                 bool bias) {
-  const bool out_in = names_of(spec_.family).layout == WeightLayout::out_in;
-  FATHOM_CHECK(out_in || parts.size() == 1, "fused parts need [out, in] weights");
+void Stage::declare_column_split(LinearWeights& weights, LinearSite site, bool bias,
+                                 StageExtension* extension) {
+  const bool out_in = site.layout == WeightLayout::out_in;
+  FATHOM_CHECK(out_in || site.parts.size() == 1, "fused parts need [out, in] weights");
   std::vector<PartDeclaration> weight_parts, bias_parts;
   std::int64_t local = 0;
-  for (const ColumnPart& column : parts) {
+  for (LinearPart& column : site.parts) {
+    column.first_column = local;
     PartDeclaration weight, offset;
-    weight.name = column.name + ".weight";
+    weight.name = column.module + ".weight";
     weight.shape =
         out_in ? Shape{column.outputs, spec_.hidden} : Shape{spec_.hidden, column.outputs};
-    offset.name = column.name + ".bias";
+    offset.name = column.module + ".bias";
     offset.shape = {column.outputs};
     std::int64_t at = 0;
     for (const OutputRange& range : column.ranges) {
@@ -191,17 +219,21 @@ void Stage::declare_column_split(LinearWeights& weights, const std::vector<Colum
   const Shape shape = out_in ? Shape{local, spec_.hidden} : Shape{spec_.hidden, local};
   parameters_.declare(&weights.weight, shape, std::move(weight_parts));
   if (bias) parameters_.declare(&weights.bias, {local}, std::move(bias_parts));
+  site.weights = &weights;
+  if (extension != nullptr) weights.adapter = extension->adapt(site, parameters_);
 }
 
 // A linear layer back to the hidden size whose inputs are divided over the tensor ranks. Its bias
 // is added once, after the sum over ranks, and so is whole everywhere.
-void Stage::declare_row_split(LinearWeights& weights, const std::string& name, std::int64_t inputs,
-                              OutputRange range, bool bias) {
-  const bool out_in = names_of(spec_.family).layout == WeightLayout::out_in;
-  const Shape shape = out_in ? Shape{spec_.hidden, inputs} : Shape{inputs, spec_.hidden};
-  const Shape local = out_in ? Shape{spec_.hidden, range.count} : Shape{range.count, spec_.hidden};
+void Stage::declare_row_split(LinearWeights& weights, const LinearSite& site, bool bias,
+                              StageExtension* extension) {
+  const std::string& name = site.parts.front().module;
+  const bool out_in = site.layout == WeightLayout::out_in;
+  const Shape shape = out_in ? Shape{spec_.hidden, site.inputs} : Shape{site.inputs, spec_.hidden};
+  const Shape local =
+      out_in ? Shape{spec_.hidden, site.inputs_here} : Shape{site.inputs_here, spec_.hidden};
   Piece piece{.rows = local[0], .columns = local[1]};
-  (out_in ? piece.column : piece.row) = range.begin;
+  (out_in ? piece.column : piece.row) = site.first_input;
   // GPT-2 starts its residual projections smaller, by the number of residual sums.
   const double residuals =
       spec_.family == Family::gpt2 ? 2.0 * static_cast<double>(spec_.layers) : 1.0;
@@ -212,6 +244,10 @@ void Stage::declare_row_split(LinearWeights& weights, const std::string& name, s
     parameters_.declare(
         &weights.bias, {spec_.hidden},
         {replicated(vector_part(name + ".bias", spec_.hidden, {0, spec_.hidden}), plan_.shard)});
+  if (extension == nullptr) return;
+  LinearSite adapted = site;
+  adapted.weights = &weights;
+  weights.adapter = extension->adapt(adapted, parameters_);
 }
 
 void Stage::declare_head() {

@@ -48,7 +48,7 @@ void RandomWeights::read(const Parameter& parameter, const Piece& piece, float* 
   for (std::int64_t r = 0; r < piece.rows; ++r) {
     for (std::int64_t c = 0; c < piece.columns; ++c) {
       float& value = out[r * piece.columns + c];
-      if (parameter.init_std == 0) {
+      if (parameter.init_std == 0 && parameter.init_bound == 0) {
         value = static_cast<float>(parameter.init_value);
         continue;
       }
@@ -56,6 +56,11 @@ void RandomWeights::read(const Parameter& parameter, const Piece& piece, float* 
       const Philox words = philox(
           low, high, static_cast<std::uint32_t>(element), static_cast<std::uint32_t>(element >> 32),
           static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32));
+      if (parameter.init_bound > 0) {
+        const double place = 2.0 * uniform01(words.v[0]) - 1.0;
+        value = static_cast<float>(parameter.init_value + parameter.init_bound * place);
+        continue;
+      }
       // Box-Muller; the first uniform is moved off zero.
       const double u = (static_cast<double>(words.v[0]) + 0.5) / 4294967296.0;
       const double v = static_cast<double>(words.v[1]) / 4294967296.0;

@@ -25,7 +25,7 @@ class WeightSource {
 /// Fills a rank's parameters. Throws Error(numeric) naming the parameter for NaN or infinity.
 void load_parameters(ParameterSet& parameters, const WeightSource& source);
 
-/// Values of the parameter's own normal distribution (or constant), a function of (seed, name,
+/// Values of the parameter's own normal or uniform distribution (or constant), a function of (seed, name,
 /// element) alone: the same model on any grid.
 class RandomWeights : public WeightSource {
  public:

@@ -20,7 +20,8 @@ class Rules {
   std::vector<Violation> broken_;
 };
 
-void check_model(const ModelConfig& model, const TeacherConfig& teacher, Rules& rules) {
+void check_model(const ModelConfig& model, const TeacherConfig& teacher, bool adapted,
+                 Rules& rules) {
   const bool from_path = model.init == Init::path;
   const bool random = model.init == Init::random;
   const bool from_teacher = model.init == Init::teacher_layers;
@@ -44,9 +45,32 @@ void check_model(const ModelConfig& model, const TeacherConfig& teacher, Rules& 
       {"model.teacher_layers"}, "the layers must ascend, each named once");
   rules.must(layers.empty() || layers.front() >= 0, {"model.teacher_layers"},
              "layers are counted from 0");
-  rules.must(model.frozen_dtype == DType::f32 || !model.freeze.patterns.empty(),
+  rules.must(model.frozen_dtype == DType::f32 || !model.freeze.patterns.empty() || adapted,
              {"model.frozen_dtype", "model.freeze"},
              "frozen_dtype = bf16 applies to frozen weights, and model.freeze names none");
+  rules.must(!adapted || model.freeze.patterns.empty(), {"model.freeze", "adapter.kind"},
+             "with an adapter all of the model is frozen; name what is trained in adapter.train");
+}
+
+void check_adapter(const AdapterConfig& adapter, Rules& rules) {
+  using methods::adapters::Kind;
+  const auto& spec = adapter.spec;
+  const bool none = spec.kind == Kind::none;
+  const bool product = spec.kind == Kind::lora || spec.kind == Kind::dora;
+  rules.must(none || adapter.path.empty(), {"adapter.kind", "adapter.path"},
+             "the folder says what the adapter is: leave adapter.kind at none");
+  rules.must(spec.targets.empty() || spec.on_linear_layers(), {"adapter.targets", "adapter.kind"},
+             "targets are linear layers, which lora, dora and vera adapt");
+  rules.must(spec.dropout == 0 || spec.on_linear_layers(), {"adapter.dropout", "adapter.kind"},
+             "only lora, dora and vera drop their input");
+  rules.must(!spec.rslora || product, {"adapter.rslora", "adapter.kind"},
+             "rslora scales lora and dora");
+  rules.must(spec.layers.empty() || !none, {"adapter.layers", "adapter.kind"},
+             "there is no adapter to put on these layers");
+  rules.must(adapter.train.patterns.empty() || adapter.given(), {"adapter.train", "adapter.kind"},
+             "without an adapter the model is trained but for model.freeze");
+  rules.must(spec.kind != Kind::loreft || spec.prefix + spec.suffix > 0,
+             {"adapter.prefix", "adapter.suffix"}, "loreft needs positions to edit");
 }
 
 void check_split(const GridConfig& grid, const std::vector<int>& layers, const std::string& key,
@@ -180,7 +204,8 @@ bool NamePatterns::match(const std::string& name) const {
 
 std::vector<Violation> engine_violations(const TrainConfig& config) {
   Rules rules;
-  check_model(config.model, config.teacher, rules);
+  check_model(config.model, config.teacher, config.adapter.given(), rules);
+  check_adapter(config.adapter, rules);
   check_split(config.grid, config.grid.layers, "grid.layers", rules);
   check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);
   rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),

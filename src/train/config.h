@@ -8,6 +8,7 @@
 #include "data/overlong.h"
 #include "data/spans/spans.h"
 #include "kernels/divergence.h"
+#include "methods/adapters/adapter_spec.h"
 #include "methods/mta/options.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
@@ -63,6 +64,15 @@ struct ModelConfig {
   LayerChoice teacher_layers;
   NamePatterns freeze;
   DType frozen_dtype = DType::f32;
+};
+
+/// What is added to the frozen model and trained instead of it.
+struct AdapterConfig {
+  methods::adapters::AdapterSpec spec;
+  std::string path;    ///< adapter folder to start from; it then says what the adapter is
+  NamePatterns train;  ///< parameters of the model that are trained as well
+
+  bool given() const { return spec.kind != methods::adapters::Kind::none || !path.empty(); }
 };
 
 struct TeacherConfig {
@@ -200,6 +210,7 @@ struct LogConfig {
 struct TrainConfig {
   RunConfig run;
   ModelConfig model;
+  AdapterConfig adapter;
   TeacherConfig teacher;
   DataConfig data;
   SpansConfig spans;

@@ -1,6 +1,9 @@
 #include "train/engine.h"
 
 #include "core/parameter_names.h"
+#include "methods/adapters/extension.h"
+#include "methods/adapters/parameter_names.h"
+#include "train/adapter_folder.h"
 #include "train/hf_weights.h"
 
 namespace fathom::train {
@@ -40,13 +43,18 @@ void declare_losses(const StateLosses& placed, const comm::GridCoordinates& plac
   }
 }
 
-// A method's own parameters start from their own distribution, whatever the model's start from.
+// A method's own parameters start from their own distribution, whatever the model's start from; an
+// adapter's from its folder if it has one.
 class WithMethods : public model::WeightSource {
  public:
-  WithMethods(const model::WeightSource& model, std::uint64_t seed) : model_(model), own_(seed) {}
+  WithMethods(const model::WeightSource& model, const model::WeightSource* adapter,
+              std::uint64_t seed)
+      : model_(model), adapter_(adapter), own_(seed) {}
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override {
-    if (is_method_parameter(parameter.name))
+    if (adapter_ != nullptr && methods::adapters::is_adapter_parameter(parameter.name))
+      adapter_->read(parameter, piece, out);
+    else if (is_method_parameter(parameter.name))
       own_.read(parameter, piece, out);
     else
       model_.read(parameter, piece, out);
@@ -54,8 +62,16 @@ class WithMethods : public model::WeightSource {
 
  private:
   const model::WeightSource& model_;
+  const model::WeightSource* adapter_;
   model::RandomWeights own_;
 };
+
+// Which parameters of the student a run trains.
+bool trains(const TrainConfig& config, const EnginePlan& plan, const std::string& name) {
+  if (is_method_parameter(name)) return true;
+  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none;
+  return adapted ? config.adapter.train.match(name) : !config.model.freeze.match(name);
+}
 
 comm::Communicator* group_or_null(comm::Communicator& group) {
   return group.size() > 1 ? &group : nullptr;
@@ -65,19 +81,25 @@ comm::Communicator* group_or_null(comm::Communicator& group) {
 
 Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
                const EnginePlan& plan, bool train, Losses losses)
-    : device_(device), grid_(grid), config_(config), plan_(plan), losses_(std::move(losses)) {
+    : device_(device),
+      grid_(grid),
+      config_(config),
+      plan_(plan),
+      adapter_(methods::adapters::make_extension(plan_.adapter, plan_.student)),
+      losses_(std::move(losses)) {
   const auto place = grid.place();
   const StateLosses placed = place_losses(plan_, losses_);
   std::function<void(model::ParameterSet&)> declare_more;
   if (!losses_.empty())
     declare_more = [&](model::ParameterSet& set) { declare_losses(placed, place, set); };
   const auto trainable = [&](const std::string& name) {
-    return train && (is_method_parameter(name) || !config_.model.freeze.match(name));
+    return train && trains(config_, plan_, name);
   };
   student_ = std::make_unique<model::Stage>(
       device, plan_.student,
       plan_.stage_plan(plan_.student, plan_.student_layers, grid.shape(), place),
-      group_or_null(grid.tp()), trainable, config_.model.frozen_dtype, declare_more);
+      group_or_null(grid.tp()), trainable, config_.model.frozen_dtype, declare_more,
+      adapter_.get());
   if (plan_.teacher)
     teacher_ = std::make_unique<model::Stage>(
         device, *plan_.teacher,
@@ -119,22 +141,39 @@ void Engine::load_teacher() {
 void Engine::load_initial_weights() {
   load_teacher();
   const auto seed = static_cast<std::uint64_t>(config_.run.seed);
-  const auto load = [&](const model::WeightSource& source) {
-    model::load_parameters(student_->parameters(), WithMethods(source, seed));
-  };
   switch (config_.model.init) {
     case Init::random:
-      load(model::RandomWeights(seed));
+      load_student(model::RandomWeights(seed));
       break;
     case Init::path:
-      load(HfWeights(config_.model.path, plan_.student.family));
+      load_student(HfWeights(config_.model.path, plan_.student.family));
       break;
     case Init::teacher_layers: {
       const HfWeights source(config_.teacher.path, plan_.teacher->family);
-      load(model::ChosenLayers(source, plan_.student.family, plan_.student_from_teacher));
+      load_student(model::ChosenLayers(source, plan_.student.family, plan_.student_from_teacher));
       break;
     }
   }
+}
+
+void Engine::load_student(const model::WeightSource& source) {
+  std::unique_ptr<AdapterFolder> folder;
+  if (!plan_.adapter_path.empty())
+    folder = std::make_unique<AdapterFolder>(plan_.adapter_path, plan_.adapter, plan_.student);
+  model::load_parameters(
+      student_->parameters(),
+      WithMethods(source, folder.get(), static_cast<std::uint64_t>(config_.run.seed)));
+  if (adapter_ && !folder) adapter_->initialise();
+  weights_changed();
+}
+
+void Engine::weights_changed() {
+  if (adapter_) adapter_->weights_changed();
+}
+
+void Engine::update(double lr, double gradient_scale) {
+  optimizer_->step(lr, gradient_scale);
+  weights_changed();
 }
 
 model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,

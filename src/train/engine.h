@@ -23,8 +23,14 @@ struct EnginePlan {
       student_from_teacher;  ///< teacher layers that start the student, or empty
   pipeline::Partition student_layers;
   std::optional<pipeline::Partition> teacher_layers;
-  std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
-  std::int64_t context = 0;     ///< tokens a record may have
+  methods::adapters::AdapterSpec adapter{};  ///< of the student, its targets written out
+  std::string adapter_path{};                ///< folder that it starts from; may be empty
+  std::int64_t loss_vocab = 0;               ///< vocabulary entries that both models have
+  std::int64_t context = 0;                  ///< tokens a record may have
+
+  /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
+  /// Error(config) or Error(data) if it does not fit the model.
+  void set_adapter(const methods::adapters::AdapterSpec& spec, const std::string& path);
 
   /// The part of a model on one rank of the grid.
   model::StagePlan stage_plan(const model::ModelSpec& spec, const pipeline::Partition& layers,
@@ -59,8 +65,15 @@ class Engine {
 
   /// Sets the student's and the teacher's weights as the configuration says.
   void load_initial_weights();
+  /// Sets the student's from a source, the adapter's from plan.adapter_path if there is one.
+  /// Collective over the tensor group.
+  void load_student(const model::WeightSource& source);
   /// Sets the teacher's alone: on resume the student's come from the checkpoint.
   void load_teacher();
+
+  /// Must follow every other change of the student's weights, such as a checkpoint's. Collective
+  /// over the tensor group.
+  void weights_changed();
 
   /// One forward and backward pass of a step over this rank's micro-batches, gradients reduced over
   /// all ranks at the end. `counts` are the step's over all ranks. Collective over the grid.
@@ -75,6 +88,9 @@ class Engine {
   /// The same without gradients: sums over all ranks, on every rank.
   model::LossSums evaluate(std::vector<data::MicroBatch> slots,
                            const pipeline::ActionObserver& observer = {});
+
+  /// One optimizer update; see Optimizer::step. Collective over the tensor group.
+  void update(double lr, double gradient_scale);
 
   comm::ProcessGrid& grid() { return grid_; }
   Device& device() { return device_; }
@@ -94,6 +110,7 @@ class Engine {
   TrainConfig config_;
   EnginePlan plan_;
   std::unique_ptr<comm::Communicator> kv_replicas_;
+  std::unique_ptr<model::StageExtension> adapter_;
   Losses losses_;
   std::vector<methods::StateTerm> state_terms_;
   std::unique_ptr<model::Stage> student_, teacher_;

@@ -3,6 +3,8 @@
 
 #include "core/files.h"
 #include "kernels/gemm.h"
+#include "methods/adapters/targets.h"
+#include "train/adapter_folder.h"
 #include "train/engine.h"
 #include "train/hf_weights.h"
 
@@ -58,6 +60,16 @@ pipeline::Partition partition(const GridConfig& grid, const std::vector<int>& co
   return pipeline::balanced_partition(depth_costs(spec), grid.pp);
 }
 
+// What an adapter changes must stay as it was: DoRA's norms and a later merge are of that weight.
+void check_also_trained(const NamePatterns& also, const EnginePlan& plan) {
+  using namespace methods::adapters;
+  for (const Module& module : linear_modules(plan.student))
+    require(
+        !targets(plan.adapter, module.name, module.layer) || !also.match(module.name + ".weight"),
+        ErrorKind::config, "adapter.train names ", module.name,
+        ".weight, which has an adapter; train either");
+}
+
 std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
   std::int64_t most = plan.student.max_positions;
   if (plan.teacher) most = std::min(most, plan.teacher->max_positions);
@@ -76,6 +88,12 @@ std::int64_t counted_vocabulary(const LossConfig& loss, const model::ModelSpec& 
 }
 
 }  // namespace
+
+void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const std::string& path) {
+  adapter = methods::adapters::resolve(path.empty() ? spec : read_adapter_spec(path), student);
+  adapter_path = path;
+  if (!path.empty()) AdapterFolder(path, adapter, student);  // the same complaint, but before MPI
+}
 
 model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,
                                         const pipeline::Partition& layers,
@@ -120,6 +138,8 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
     if (teacher) model::make_shard(*teacher, rank, config.grid.tp, plan.loss_vocab);
   }
   plan.context = choose_context(config, plan);
+  plan.set_adapter(config.adapter.spec, config.adapter.path);
+  check_also_trained(config.adapter.train, plan);
   return plan;
 }
 

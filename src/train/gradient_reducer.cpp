@@ -40,6 +40,7 @@ void GradientReducer::sum_shared(int bucket, model::Sharing sharing, comm::Commu
 
 void GradientReducer::start(int bucket) {
   if (kv_replicas_ != nullptr) sum_shared(bucket, model::Sharing::kv_replicas, *kv_replicas_);
+  if (grid_.tp().size() > 1) sum_shared(bucket, model::Sharing::tensor, grid_.tp());
   const model::ParameterSet::Range range = parameters_.bucket(bucket);
   if (grid_.dp().size() == 1 || range.count == 0) return;
   const Tensor gradient = parameters_.gradients().slice_rows(range.begin, range.count);

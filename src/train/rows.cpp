@@ -18,6 +18,14 @@ DeviceRows upload(Device& device, const data::MicroBatch& batch) {
                    static_cast<std::size_t>(batch.cu_seqlens[at + 1] - batch.cu_seqlens[at]),
                    static_cast<std::int32_t>(sample));
   }
+  // The position that predicts the first supervised token is the prompt's last.
+  for (std::int64_t b = 0; b < batch.sequences(); ++b) {
+    const std::int32_t begin = batch.cu_seqlens[static_cast<std::size_t>(b)],
+                       end = batch.cu_seqlens[static_cast<std::size_t>(b) + 1];
+    std::int32_t row = begin;
+    while (row + 1 < end && batch.labels[static_cast<std::size_t>(row)] == data::kNoLabel) ++row;
+    tokens->prompts.push_back({begin, row + 1 - begin});
+  }
   std::vector<std::int32_t> label_rows, labels;
   for (std::size_t i = 0; i < batch.labels.size(); ++i) {
     if (batch.labels[i] == data::kNoLabel) continue;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "methods/adapters/adapter_config.h"
 #include "model/weights.h"
 
 namespace fathom::train {
@@ -44,11 +45,17 @@ void read(checkpoints::CheckpointReader& reader, const model::Parameter& paramet
 
 }  // namespace
 
+std::string adapter_json(const EnginePlan& plan, const std::string& base) {
+  if (plan.adapter.kind == methods::adapters::Kind::none) return "";
+  return methods::adapters::adapter_config(plan.adapter, plan.student, base);
+}
+
 std::string to_json(const RunState& state) {
   const data::DataIdentity& data = state.data;
   const nlohmann::json json = {{"step", state.step},
                                {"optimizer_steps", state.optimizer_steps},
                                {"model_config", state.model_config},
+                               {"adapter", state.adapter},
                                {"data_start", state.data_start},
                                {"data",
                                 {{"content", data.content},
@@ -68,6 +75,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.step = json.at("step");
     state.optimizer_steps = json.at("optimizer_steps");
     state.model_config = json.at("model_config");
+    state.adapter = json.value("adapter", "");  // runs without one need not say so
     state.data_start = json.at("data_start");
     state.data = {.content = data.at("content"),
                   .context = data.at("context"),

@@ -16,7 +16,11 @@ struct RunState {
   data::DataIdentity data;
   std::int64_t data_start = 0;  ///< the step that took sample 0 of the data set
   std::string model_config;     ///< config.json of the student
+  std::string adapter;          ///< adapter_config.json of its adapter; empty without one
 };
+
+/// The adapter_config.json of a plan's adapter on the base model `base`; empty without one.
+std::string adapter_json(const EnginePlan& plan, const std::string& base);
 
 /// JSON of a state, and back; throws Error(io) naming `origin`.
 std::string to_json(const RunState& state);

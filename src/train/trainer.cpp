@@ -77,6 +77,7 @@ void Trainer::resume_or_start() {
   data_start_ = continued_data(state);
   engine_.load_teacher();
   restore(engine_, *reader, !config_.run.reset_optimizer);
+  engine_.weights_changed();
   engine_.optimizer().set_steps(config_.run.reset_optimizer ? 0 : state.optimizer_steps);
   steps_done_ = state.step;
   resumed_ = state.step;
@@ -180,7 +181,7 @@ StepMetrics Trainer::step() {
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
   require_finite(metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
-  engine_.optimizer().step(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
+  engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
   metrics.step = ++steps_done_;
   metrics.steps = config_.run.steps;
   metrics.tokens = work.tokens;
@@ -223,6 +224,7 @@ void Trainer::begin_save() {
   state.data = source_->identity();
   state.data_start = data_start_;
   state.model_config = model::config_json(engine_.plan().student);
+  state.adapter = adapter_json(engine_.plan(), config_.model.path);
   checkpoints::RunInfo info{.step = steps_done_,
                             .state = to_json(state),
                             .config = hooks_.config_text,

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "core/parameter_names.h"
+#include "model/parameters.h"
+
+namespace fathom::methods::adapters {
+
+/// Adapter parameters are named "method.adapter." + what peft calls them behind
+/// "base_model.model.".
+inline const std::string kAdapterPrefix = std::string(kMethodPrefix) + "adapter.";
+
+/// VeRA's shared projections.
+inline const std::string kVeraA = kAdapterPrefix + "vera_A", kVeraB = kAdapterPrefix + "vera_B";
+
+inline bool is_adapter_parameter(const std::string& name) {
+  return name.compare(0, kAdapterPrefix.size(), kAdapterPrefix) == 0;
+}
+
+/// A parameter that a rank holds whole.
+inline model::PartDeclaration whole_part(std::string name, Shape shape, bool owned) {
+  model::PartDeclaration part;
+  part.name = std::move(name);
+  part.shape = shape;
+  part.local_rows = shape[0];
+  part.pieces = {{.rows = shape[0], .columns = shape.dims() == 2 ? shape[1] : 1}};
+  part.owned = owned;
+  return part;
+}
+
+}  // namespace fathom::methods::adapters

@@ -1,0 +1,100 @@
+#include "train/adapter_folder.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/files.h"
+#include "methods/adapters/adapter_config.h"
+#include "methods/adapters/tensors.h"
+
+namespace fathom::train {
+namespace {
+
+namespace adapters = methods::adapters;
+
+constexpr const char* kConfigName = "adapter_config.json";
+constexpr const char* kWeightsName = "adapter_model.safetensors";
+
+checkpoints::Shape shape_of(const Shape& shape) {
+  checkpoints::Shape result;
+  for (int d = 0; d < shape.dims(); ++d) result.push_back(shape[d]);
+  return result;
+}
+
+// peft repeats the base's own matrices when a head or an embedding was adapted.
+bool repeats_base(const std::string& name) {
+  return name.find(".base_layer.") != std::string::npos;
+}
+
+// The first few of a list of complaints.
+std::string shorten(const std::vector<std::string>& lines) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, lines.size()); ++i) text += "\n  " + lines[i];
+  if (lines.size() > kShown) text += str("\n  and ", lines.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace
+
+adapters::AdapterSpec read_adapter_spec(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kConfigName;
+  return adapters::parse_adapter_config(files::read_text(path), path.string());
+}
+
+AdapterFolder::AdapterFolder(const std::filesystem::path& folder, const adapters::AdapterSpec& spec,
+                             const model::ModelSpec& model)
+    : reader_(folder / kWeightsName) {
+  std::vector<std::string> wrong;
+  std::set<std::string> expected;
+  for (const adapters::AdapterTensor& tensor : adapters::tensors(spec, model)) {
+    const std::string name = adapters::stored_name(tensor.name);
+    expected.insert(name);
+    const checkpoints::Shape shape = shape_of(tensor.shape);
+    if (!reader_.contains(name)) {
+      wrong.push_back("lacks " + name + " " + checkpoints::to_string(shape));
+    } else if (reader_.at(name).shape != shape) {
+      wrong.push_back(name + " is " + checkpoints::to_string(reader_.at(name).shape) + ", not " +
+                      checkpoints::to_string(shape));
+    }
+  }
+  for (const auto& [name, entry] : reader_.tensors())
+    if (expected.count(name) == 0 && !repeats_base(name)) wrong.push_back("has also " + name);
+  require(wrong.empty(), ErrorKind::data, (folder / kWeightsName).string(),
+          " is of another model or another adapter:", shorten(wrong));
+}
+
+void AdapterFolder::read(const model::Parameter& parameter, const model::Piece& piece,
+                         float* out) const {
+  const bool matrix = parameter.shape.dims() == 2;
+  reader_.read(adapters::stored_name(parameter.name),
+               matrix
+                   ? checkpoints::Rectangle{{piece.row, piece.column}, {piece.rows, piece.columns}}
+                   : checkpoints::Rectangle{{piece.row}, {piece.rows}},
+               out);
+}
+
+void write_adapter_folder(checkpoints::CheckpointReader& reader, const adapters::AdapterSpec& spec,
+                          const model::ModelSpec& model, const std::string& base,
+                          const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::vector<checkpoints::SafetensorsPlan> plan;
+  std::map<std::string, adapters::AdapterTensor> by_name;
+  for (const adapters::AdapterTensor& tensor : adapters::tensors(spec, model)) {
+    const std::string name = adapters::stored_name(tensor.name);
+    plan.push_back({name, checkpoints::Element::f32, shape_of(tensor.shape)});
+    by_name[name] = tensor;
+  }
+  checkpoints::write_safetensors(
+      folder / kWeightsName, std::move(plan),
+      [&](const checkpoints::SafetensorsPlan& entry, checkpoints::SafetensorsSink& sink) {
+        const adapters::AdapterTensor& tensor = by_name.at(entry.name);
+        reader.at(tensor.name, entry.shape);
+        std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
+        reader.read(tensor.name, checkpoints::whole(entry.shape), values.data());
+        sink.put(values);
+      });
+  files::write_text_atomically(folder / kConfigName, adapters::adapter_config(spec, model, base));
+}
+
+}  // namespace fathom::train
