@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "core/timer.h"
-#include "data_tools/text/parallel.h"
 
 namespace fathom::data_tools {
 namespace {
