@@ -42,9 +42,9 @@ class Batches {
     return batch;
   }
 
-  std::int64_t label_tokens(std::int64_t step) const {
-    std::int64_t sum = 0;
-    for (int j = 0; j < 4; ++j) sum += at(step, j).label_tokens;
+  data::BatchCounts counts(std::int64_t step) const {
+    data::BatchCounts sum;
+    for (int j = 0; j < 4; ++j) sum += data::count(at(step, j));
     return sum;
   }
 
@@ -63,15 +63,19 @@ class Batches {
 
 Point take_step(Engine& engine, const TrainConfig& config, const Batches& batches,
                 std::int64_t step) {
-  const std::int64_t labels = batches.label_tokens(step);
-  const auto sums = engine.forward_backward(batches.slots(step, engine.grid()),
-                                            data::RoleCounts({.label_tokens = labels}), step);
-  EXPECT_EQ(sums.tokens, labels) << "step " << step;
-  const double t2 = config.loss.temperature * config.loss.temperature;
+  const data::BatchCounts counts = batches.counts(step);
+  const auto sums =
+      engine.forward_backward(batches.slots(step, engine.grid()), data::RoleCounts(counts), step);
+  EXPECT_EQ(sums.tokens, counts.label_tokens) << "step " << step;
   Point point;
-  point.loss =
-      (config.loss.ce_weight * sums.cross_entropy + config.loss.kd_weight * t2 * sums.divergence) /
-      static_cast<double>(labels);
+  point.loss = sums.objective;
+  if (config.loss.normalise == Normalise::tokens) {
+    const double t2 = config.loss.temperature * config.loss.temperature;
+    const double mean = (config.loss.ce_weight * sums.cross_entropy +
+                         config.loss.kd_weight * t2 * sums.divergence) /
+                        static_cast<double>(counts.label_tokens);
+    EXPECT_NEAR(point.loss, mean, 1e-6 * mean);
+  }
   point.gradient_norm = engine.optimizer().gradient_norm(engine.grid());
   const double lr = config.optim.lr * lr_factor(config.schedule, step, kSteps);
   engine.optimizer().step(lr, clip_factor(point.gradient_norm, config.optim.clip));
@@ -159,6 +163,17 @@ TEST_P(Layout, RecomputationChangesNoBit) {
     config.memory.recompute = recompute;
     expect_same_bits(train_together(config, 3), kept);
   }
+}
+
+// Every sequence counts the same, however short, and those without a label not at all.
+TEST_P(Layout, AMeanOverSequences) {
+  const auto changed = [](TrainConfig config) {
+    config.loss.divergence = Divergence::skew_reverse_kl;
+    config.loss.normalise = Normalise::sequences;
+    return config;
+  };
+  const Curve curve = train_together(changed(config()), 5);
+  expect_same_training(curve, train_alone(changed(small::config(files_->path())), 5));
 }
 
 TEST_P(Layout, BfloatTeacher) {

@@ -1,0 +1,84 @@
+// What a step's losses are divided by.
+
+#include "train/token_loss.h"
+
+#include <gtest/gtest.h>
+
+#include "core/device.h"
+
+namespace fathom::train {
+namespace {
+
+/// Sequences with so many labels each, after one position without.
+data::MicroBatch batch_of(const std::vector<int>& labels) {
+  data::MicroBatch batch;
+  std::int64_t sample = 0;
+  for (const int count : labels) {
+    const std::vector<std::int32_t> ids(static_cast<std::size_t>(count) + 2, 7);
+    data::append(batch, {.ids = ids, .prompt_length = 2}, sample, sample);
+    ++sample;
+  }
+  return batch;
+}
+
+/// The weighted sum over rows that head_loss makes, with the same loss on all rows of a batch.
+double objective(const LossConfig& config, const data::BatchCounts& counts, const Tensor& weights,
+                 std::int64_t rows, double loss) {
+  const double each = static_cast<double>(token_loss(config, counts).ce_weight) * loss;
+  if (!weights) return each * static_cast<double>(rows);
+  double sum = 0;
+  const std::vector<float> factors = to_host(weights);
+  for (std::size_t r = 0; r < factors.size(); r += 2) sum += each * static_cast<double>(factors[r]);
+  return sum;
+}
+
+// One token with a loss of 4 and three with 0, in two micro-batches: the mean over tokens is 1,
+// not the 2 of a mean of means; the mean over sequences is 2.
+TEST(TokenLoss, DividesByTheCountsOfTheWholeStep) {
+  const auto device = make_guarded_device(std::size_t{1} << 20);
+  const data::MicroBatch a = batch_of({1}), b = batch_of({3});
+  data::BatchCounts counts = data::count(a);
+  counts += data::count(b);
+  for (const auto& [normalise, expected] :
+       {std::pair{Normalise::tokens, 1.0}, std::pair{Normalise::sequences, 2.0}}) {
+    const LossConfig config{.normalise = normalise};
+    EXPECT_DOUBLE_EQ(objective(config, counts, row_weights(*device, config, a), 1, 4.0) +
+                         objective(config, counts, row_weights(*device, config, b), 3, 0.0),
+                     expected);
+  }
+}
+
+TEST(TokenLoss, WeighsTheRowsOfASequenceByItsLength) {
+  const auto device = make_guarded_device(std::size_t{1} << 20);
+  data::MicroBatch batch = batch_of({2, 1, 4});
+  batch.labels[static_cast<std::size_t>(batch.cu_seqlens[1]) + 1] = data::kNoLabel;  // all of it
+  const Tensor weights = row_weights(*device, {.normalise = Normalise::sequences}, batch);
+  const float h = 0.5f, q = 0.25f;
+  EXPECT_EQ(to_host(weights), (std::vector<float>{h, h, h, h, q, q, q, q, q, q, q, q}));
+  EXPECT_EQ(weights.shape(), (Shape{6, 2}));
+  EXPECT_FALSE(row_weights(*device, {}, batch).defined());
+}
+
+TEST(TokenLoss, OfAStepWithoutLabelsIsFinite) {
+  EXPECT_EQ(token_loss({.ce_weight = 2}, {}).ce_weight, 2.0f);
+}
+
+TEST(TokenLoss, MultipliesTheDivergenceBySquaredTemperature) {
+  const LossConfig config{.ce_weight = 1,
+                          .kd_weight = 0.5,
+                          .divergence = Divergence::skew_reverse_kl,
+                          .alpha = 0.25,
+                          .detach_mixture = true,
+                          .temperature = 2,
+                          .scale_t2 = true};
+  const kernels::TokenLoss loss = token_loss(config, {.label_tokens = 8});
+  EXPECT_EQ(loss.ce_weight, 0.125f);
+  EXPECT_EQ(loss.kd_weight, 0.25f);
+  EXPECT_EQ(loss.temperature, 2.0f);
+  EXPECT_EQ(loss.divergence.kind, Divergence::skew_reverse_kl);
+  EXPECT_EQ(loss.divergence.alpha, 0.25f);
+  EXPECT_TRUE(loss.divergence.detach_mixture);
+}
+
+}  // namespace
+}  // namespace fathom::train
