@@ -122,15 +122,14 @@ LabelLogProbs take_label_log_probs(const std::vector<float>& results) {
   return found;
 }
 
-// Rows of a chunk, so that all chunks of m rows are about equal and none has more than `most`.
+}  // namespace
+
 std::int64_t even_chunk(std::int64_t m, std::int64_t most) {
   constexpr std::int64_t kUnit = 8;
   const std::int64_t chunks = (m + most - 1) / most;
   const std::int64_t even = (m + chunks - 1) / chunks;
   return std::min({(even + kUnit - 1) / kUnit * kUnit, most, m});
 }
-
-}  // namespace
 
 LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
                    const HeadInput& student, const HeadInput& teacher, const Tensor& labels,

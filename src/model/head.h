@@ -18,6 +18,9 @@ struct LossSums {
   LossSums& operator+=(const LossSums& other);
 };
 
+/// Rows of a chunk of m > 0, so that all chunks are about equal and none has more than `most`.
+std::int64_t even_chunk(std::int64_t m, std::int64_t most);
+
 /// What the head multiplies, for the supervised rows of a micro-batch.
 struct HeadInput {
   autograd::Var states;                 ///< [m, embed_dim] after the final norm

@@ -1,0 +1,166 @@
+#include "methods/distill/fdd.h"
+
+#include <algorithm>
+
+#include "comm/differentiable.h"
+#include "kernels/gemm.h"
+#include "model/head.h"
+
+namespace fathom::methods::distill {
+
+using autograd::Tape;
+using autograd::Var;
+using kernels::Trans;
+
+namespace {
+
+void check(const FddOptions& options, const KeyLayerStates& student,
+           const KeyLayerStates& teacher) {
+  const std::size_t layers = student.states.size();
+  FATHOM_CHECK(layers > 0 && layers == teacher.states.size(), "FDD of ", layers, " layers against ",
+               teacher.states.size());
+  for (std::size_t k = 0; k < layers; ++k)
+    FATHOM_CHECK(student.states[k].value.rows() == student.states[0].value.rows() &&
+                     teacher.states[k].value.rows() == student.states[0].value.rows(),
+                 "states of different rows at key layer ", k);
+  FATHOM_CHECK(
+      options.vocab <= student.head->value.rows() && options.vocab <= teacher.head->value.rows(),
+      options.vocab, " entries of heads ", to_string(student.head->value.shape()), " and ",
+      to_string(teacher.head->value.shape()));
+  require(layers > 1 || options.loss.derivative_weight == 0, ErrorKind::config,
+          "fdd.derivative_weight: the derivative is taken between key layers, and there is only "
+          "one; name two or more in fdd.student_layers, or set the weight to 0");
+}
+
+// The terms of one micro-batch, chunk by chunk; buffers are those of one chunk.
+class Dynamics {
+ public:
+  Dynamics(comm::Communicator* tp, const FddOptions& options, const KeyLayerStates& student,
+           const KeyLayerStates& teacher, std::int64_t chunk_rows)
+      : tp_(tp != nullptr && tp->size() > 1 ? tp : nullptr),
+        options_(options),
+        student_(student),
+        teacher_(teacher),
+        layers_(static_cast<std::int64_t>(student.states.size())),
+        device_(student.states[0].value.device()) {
+    student_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
+    teacher_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
+    maxima_ = Tensor::empty(device_, {chunk_rows, layers_ * kernels::kDynamicsMaxima});
+    sums_ = Tensor::empty(device_, {chunk_rows, layers_ * kernels::kDynamicsSums});
+    products_ = Tensor::empty(device_, {chunk_rows, (layers_ - 1) * kernels::kDynamicsProducts});
+  }
+
+  // The rows [begin, begin + rows); `dstates` are those of the student that are trained.
+  void run(std::int64_t begin, std::int64_t rows, const Tensor& results, bool gradient,
+           const std::vector<Tensor>& dstates) {
+    const kernels::DynamicsChunk chunk{logits(student_, student_logits_, begin, rows),
+                                       logits(teacher_, teacher_logits_, begin, rows)};
+    const Tensor maxima = maxima_.slice_rows(0, rows), sums = sums_.slice_rows(0, rows);
+    const Tensor products = products_.slice_rows(0, rows);
+    kernels::dynamics_maxima(chunk, maxima);
+    reduce(maxima, comm::ReduceOp::max);
+    kernels::dynamics_sums(options_.loss, chunk, maxima, sums);
+    reduce(sums, comm::ReduceOp::sum);
+    if (options_.loss.derivative_weight != 0) {
+      kernels::dynamics_products(chunk, maxima, sums, products);
+      reduce(products, comm::ReduceOp::sum);
+    }
+    kernels::dynamics_gradient(options_.loss, chunk, maxima, sums, products,
+                               results.slice_rows(begin, rows), gradient);
+    if (gradient) accumulate(begin, rows, dstates);
+  }
+
+ private:
+  // Logits [K, rows, vocab] of a chunk.
+  Tensor logits(const KeyLayerStates& model, const Tensor& buffer, std::int64_t begin,
+                std::int64_t rows) const {
+    const Tensor head = model.head->value.slice_rows(0, options_.vocab);
+    for (std::int64_t k = 0; k < layers_; ++k)
+      kernels::gemm(state(model, k).slice_rows(begin, rows), Trans::no, head, Trans::yes,
+                    buffer.slice_rows(k * rows, rows));
+    return buffer.slice_rows(0, layers_ * rows).view({layers_, rows, options_.vocab});
+  }
+
+  // The head's and the states' gradients from that of the logits, which has replaced them.
+  void accumulate(std::int64_t begin, std::int64_t rows, const std::vector<Tensor>& dstates) const {
+    const Var& head = *student_.head;
+    for (std::int64_t k = 0; k < layers_; ++k) {
+      const Tensor dlogits = student_logits_.slice_rows(k * rows, rows);
+      const Tensor& dstate = dstates[static_cast<std::size_t>(k)];
+      if (dstate.defined())
+        kernels::gemm(dlogits, Trans::no, head.value.slice_rows(0, options_.vocab), Trans::no,
+                      dstate.slice_rows(begin, rows));
+      if (!head.slot) continue;
+      const Tensor dhead = head.slot->sum_target(device_, head.value.shape());
+      kernels::gemm(dlogits, Trans::yes, state(student_, k).slice_rows(begin, rows), Trans::no,
+                    dhead.slice_rows(0, options_.vocab), 1.0f, 1.0f);
+    }
+  }
+
+  void reduce(const Tensor& statistics, comm::ReduceOp op) const {
+    if (tp_ != nullptr) comm::all_reduce(*tp_, statistics, op);
+  }
+
+  static const Tensor& state(const KeyLayerStates& model, std::int64_t k) {
+    return model.states[static_cast<std::size_t>(k)].value;
+  }
+
+  comm::Communicator* tp_;
+  const FddOptions& options_;
+  const KeyLayerStates &student_, &teacher_;
+  std::int64_t layers_;
+  Device& device_;
+  Tensor student_logits_, teacher_logits_, maxima_, sums_, products_;
+};
+
+// Each state's gradient, summed over the vocabulary's ranks, waits on the tape for its slot.
+void hand_on(Tape* tape, comm::Communicator* tp, const KeyLayerStates& student,
+             const std::vector<Tensor>& dstates) {
+  for (std::size_t k = 0; k < dstates.size(); ++k) {
+    if (!dstates[k].defined()) continue;
+    if (tp != nullptr && tp->size() > 1) comm::all_reduce(*tp, dstates[k], comm::ReduceOp::sum);
+    tape->record("fdd", {dstates[k]},
+                 [gradient = dstates[k], slot = student.states[k].slot] { slot->add(gradient); });
+  }
+}
+
+}  // namespace
+
+FddSums& FddSums::operator+=(const FddSums& other) {
+  trajectory += other.trajectory;
+  derivative += other.derivative;
+  tokens += other.tokens;
+  return *this;
+}
+
+FddSums fdd_loss(Tape* tape, comm::Communicator* tp, const FddOptions& options,
+                 const KeyLayerStates& student, const KeyLayerStates& teacher) {
+  check(options, student, teacher);
+  const std::int64_t n = student.states[0].value.rows();
+  if (n == 0) return {};
+  Device& device = student.states[0].value.device();
+  std::vector<Tensor> dstates;
+  bool gradient = tape != nullptr && student.head->needs_grad();
+  for (const Var& state : student.states) {
+    const bool trained = tape != nullptr && state.needs_grad();
+    dstates.push_back(trained ? Tensor::empty(device, state.value.shape()) : Tensor());
+    gradient = gradient || trained;
+  }
+  const Tensor results = Tensor::empty(device, {n, kernels::kDynamicsResults});
+  const std::int64_t chunk_rows = model::even_chunk(n, options.chunk_rows);
+  {
+    Dynamics dynamics(tp, options, student, teacher, chunk_rows);
+    for (std::int64_t begin = 0; begin < n; begin += chunk_rows)
+      dynamics.run(begin, std::min(chunk_rows, n - begin), results, gradient, dstates);
+  }
+  hand_on(tape, tp, student, dstates);
+  FddSums sums{.tokens = n};
+  const std::vector<float> values = to_host(results);
+  for (std::size_t at = 0; at < values.size(); at += kernels::kDynamicsResults) {
+    sums.trajectory += values[at + kernels::kTrajectory];
+    sums.derivative += values[at + kernels::kDerivative];
+  }
+  return sums;
+}
+
+}  // namespace fathom::methods::distill
