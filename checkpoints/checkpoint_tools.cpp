@@ -128,7 +128,8 @@ void export_safetensors(CheckpointReader& reader, const std::filesystem::path& f
                         const ExportOptions& options) {
   std::vector<SafetensorsPlan> plan;
   for (const auto& [name, tensor] : reader.manifest().tensors) {
-    if (options.wanted ? !options.wanted(name) : is_moment(name) || is_method_parameter(name)) continue;
+    if (options.wanted ? !options.wanted(name) : is_moment(name) || is_method_parameter(name))
+      continue;
     const DType dtype = tensor.dtype == DType::i32 ? DType::i32 : options.dtype;
     plan.push_back({name, to_element(dtype), tensor.shape});
   }

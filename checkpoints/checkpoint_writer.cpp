@@ -145,12 +145,14 @@ SaveResult CheckpointWriter::commit(const std::vector<std::string>& reports) {
   files::write_text_atomically(folder / kManifestName, to_text(manifest));
   tell("manifest written");
   publish(run_folder_, info_.step);
-  tell("published");
 
   SaveResult result{info_.step, run_folder_ / step_name(info_.step), 0, 0, {}};
-  attempt(result.warnings, [&] { write_latest(run_folder_, info_.step); });
-  tell("latest written");
-  attempt(result.warnings, [&] { prune(run_folder_, keep_); });
+  attempt(result.warnings, [&] {
+    tell("published");
+    write_latest(run_folder_, info_.step);
+    tell("latest written");
+  });
+  attempt(result.warnings, [&] { prune(run_folder_, keep_, observer_); });
   for (const auto& [name, bytes] : manifest.files) result.bytes += bytes;
   result.seconds = now() - begun_;
   return result;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "checkpoints/manifest.h"
 #include "core/error.h"
 #include "core/files.h"
 
@@ -70,13 +71,19 @@ void publish(const fs::path& run_folder, std::int64_t step) {
   const fs::path unfinished = target.string() + ".tmp";
   const fs::path aside = target.string() + ".replaced.tmp";
   files::sync_directory(unfinished);
-  if (fs::exists(target)) files::rename_file(target, aside);
-  files::rename_file(unfinished, target);
+  const bool replaces = fs::exists(target);
+  // Where the file system can swap two names there is no moment without a checkpoint of this step.
+  const bool swapped = replaces && files::exchange_files(unfinished, target);
+  if (replaces && !swapped) files::rename_file(target, aside);
+  if (!swapped) files::rename_file(unfinished, target);
   files::sync_directory(run_folder);
-  if (fs::exists(aside)) remove_tree(aside);
+  if (replaces) remove_tree(swapped ? unfinished : aside);
 }
 
-void prune(const fs::path& run_folder, const KeepPolicy& policy) {
+void prune(const fs::path& run_folder, const KeepPolicy& policy, const SaveObserver& observer) {
+  const auto tell = [&](std::string_view stage) {
+    if (observer) observer(stage);
+  };
   if (policy.last <= 0) return;
   const auto steps = committed_steps(run_folder);
   const auto keep = std::min(steps.size(), static_cast<std::size_t>(policy.last));
@@ -84,8 +91,15 @@ void prune(const fs::path& run_folder, const KeepPolicy& policy) {
     if (policy.every > 0 && steps[i] % policy.every == 0) continue;
     const fs::path victim = run_folder / step_name(steps[i]);
     const fs::path renamed = victim.string() + ".pruned.tmp";
+    tell("pruning");
     files::rename_file(victim, renamed);
+    // The new name is on the disk before anything goes: a power cut leaves no half checkpoint.
+    files::sync_directory(run_folder);
+    tell("pruned renamed");
+    fs::remove(renamed / kManifestName);
+    tell("pruned half");
     remove_tree(renamed);
+    tell("pruned");
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// The names inside a run's folder: step_00001200 is a committed checkpoint, anything that ends in
@@ -26,6 +28,10 @@ void write_latest(const std::filesystem::path& run_folder, std::int64_t step);
 /// (the run was taken back to an earlier one) is moved aside and removed afterwards.
 void publish(const std::filesystem::path& run_folder, std::int64_t step);
 
+/// Told the name of each stage of saving and pruning as it is reached, from whichever thread is at
+/// work: for tests that break off there.
+using SaveObserver = std::function<void(std::string_view stage)>;
+
 /// Which checkpoints stay.
 struct KeepPolicy {
   std::int64_t last = 0;   ///< the newest so many; 0 keeps all
@@ -33,7 +39,8 @@ struct KeepPolicy {
 };
 
 /// Removes the others, each renamed to *.tmp first so that none is ever half there.
-void prune(const std::filesystem::path& run_folder, const KeepPolicy& policy);
+void prune(const std::filesystem::path& run_folder, const KeepPolicy& policy,
+           const SaveObserver& observer = {});
 
 /// Removes what an interrupted save or prune left (step_*.tmp); returns the names. The caller must
 /// hold the folder's RunLock.

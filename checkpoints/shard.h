@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "checkpoints/manifest.h"
+#include "checkpoints/run_folder.h"
 
 namespace fathom::checkpoints {
 
@@ -33,10 +33,6 @@ struct Snapshot {
   std::vector<LocalTensor> tensors;
   std::shared_ptr<const void> memory;
 };
-
-/// Told the name of each stage of a save as it is reached, from whichever thread is at work: for
-/// the watchdog's benefit, and for tests that break off there.
-using SaveObserver = std::function<void(std::string_view stage)>;
 
 /// What a rank wrote: the file, or nothing if it had no tensors.
 struct ShardReport {

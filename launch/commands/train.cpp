@@ -4,6 +4,7 @@
 
 #include "comm/watchdog.h"
 #include "core/log.h"
+#include "core/stop_signal.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/dry_run.h"
 #include "launch/session.h"
@@ -37,8 +38,7 @@ int train(comm::MpiSession& session, const train::TrainConfig& config,
                change.is);
   };
   train::Trainer trainer(*device, grid, config, plan, std::move(hooks));
-  trainer.run();
-  return 0;
+  return trainer.run() == train::RunEnd::stopped ? kStoppedExitCode : 0;
 }
 
 }  // namespace
@@ -49,6 +49,7 @@ int train_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  if (!request.dry_run) catch_stop_signals();  // before anything that takes long
   const train::EnginePlan plan = train::make_engine_plan(request.config);
   if (request.dry_run) {
     std::cout << dry_run(request.config, plan);

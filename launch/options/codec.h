@@ -115,6 +115,7 @@ using methods::mta::PairNormalisation;
 using methods::mta::SpanRegion;
 using train::Decay;
 using train::Divergence;
+using train::FaultKind;
 using train::Init;
 using train::Normalise;
 using train::Overlong;
@@ -191,5 +192,17 @@ template <>
 inline constexpr std::array enum_words<ProgressMode> = {
     Word<ProgressMode>{"auto", ProgressMode::automatic}, Word<ProgressMode>{"on", ProgressMode::on},
     Word<ProgressMode>{"off", ProgressMode::off}};
+template <>
+inline constexpr std::array enum_words<FaultKind> = {
+    Word<FaultKind>{"none", FaultKind::none},
+    Word<FaultKind>{"freeze", FaultKind::freeze},
+    Word<FaultKind>{"stall", FaultKind::stall},
+    Word<FaultKind>{"kill", FaultKind::kill},
+    Word<FaultKind>{"usr1", FaultKind::usr1},
+    Word<FaultKind>{"term", FaultKind::term},
+    Word<FaultKind>{"nan", FaultKind::nan},
+    Word<FaultKind>{"failed_write", FaultKind::failed_write},
+    Word<FaultKind>{"full_disk", FaultKind::full_disk},
+    Word<FaultKind>{"slow_link", FaultKind::slow_link}};
 
 }  // namespace fathom::options

@@ -28,7 +28,10 @@ std::string overview() {
     name.resize(12, ' ');
     page += "  " + name + std::string(command.summary) + "\n";
   }
-  return page;
+  return page +
+         "\nExit codes: 0 done; 2 usage or configuration; 3 data; 4 files and checkpoints; 5 "
+         "communication;\n6 numbers that are not finite; 70 a broken promise inside fathom; 75 "
+         "training stopped on request\n(SIGUSR1 or SIGTERM) and saved: the same command goes on.\n";
 }
 
 void fail_unknown_command(const std::string& word) {

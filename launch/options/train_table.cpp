@@ -310,6 +310,28 @@ void describe_rest(OptionTable& t, train::TrainConfig& config) {
         {.help = "Write TensorBoard event files to run.dir/tensorboard."});
   t.add("progress", log.progress,
         {.help = "The live line: on a terminal only (auto), always, or never."});
+
+  train::FaultsConfig& faults = config.faults;
+  t.section("faults", "For tests: break one rank on purpose, once", OnResume::free);
+  t.add("kind", faults.kind,
+        {.help = "Stop the process (freeze), let its work sleep (stall), kill it, send it a signal "
+                 "(usr1, term), make its loss NaN, let a stage of a save fail (failed_write), keep "
+                 "its files from growing (full_disk), or delay its messages to the next and "
+                 "previous stage (slow_link)."});
+  t.add("rank", faults.rank, {.help = "The rank that it happens to.", .range = at_least(0)});
+  t.add("step", faults.step,
+        {.help = "The step, as the log counts it, in whose making, evaluation or save it happens; "
+                 "0 is before the first.",
+         .range = at_least(0)});
+  t.add("action", faults.action,
+        {.help = "Before which action: load, batches, recv_bundle, forward, send_bundle, "
+                 "finish_bundle, recv_grad, backward, send_grad, finish_grad, update, "
+                 "evaluate, save; or at a stage of a save, as checkpoints/FORMAT.md lists them.",
+         .unit = "action"});
+  t.add("seconds", faults.seconds,
+        {.help = "Length of a stall, or delay of each message.",
+         .unit = "seconds",
+         .range = at_least(0)});
 }
 
 }  // namespace

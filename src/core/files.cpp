@@ -70,6 +70,13 @@ void rename_file(const std::filesystem::path& from, const std::filesystem::path&
     fail_errno("rename", from.string() + "' to '" + to.string());
 }
 
+bool exchange_files(const std::filesystem::path& a, const std::filesystem::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
+    fail_errno("swap", a.string() + "' and '" + b.string());
+  return false;
+}
+
 std::string read_text(const std::filesystem::path& path) {
   const Descriptor file(path, O_RDONLY);
   std::string text;

@@ -19,6 +19,10 @@ void sync_directory(const std::filesystem::path& path);
 /// Renames, replacing an existing file; both must lie on one file system. Throws Error(io).
 void rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
 
+/// Swaps the names of two files or directories in one step. False, with nothing changed, where the
+/// file system cannot do that; throws Error(io) for any other failure.
+bool exchange_files(const std::filesystem::path& a, const std::filesystem::path& b);
+
 /// Whole content of a file. Throws Error(io) if it cannot be opened or read to its end.
 std::string read_text(const std::filesystem::path& path);
 

@@ -194,6 +194,21 @@ void check_run(const TrainConfig& config, Rules& rules) {
              "fdd.enabled, or leave it out");
 }
 
+void check_faults(const FaultsConfig& faults, const GridConfig& grid, Rules& rules) {
+  const bool none = faults.kind == FaultKind::none;
+  const bool slow = faults.kind == FaultKind::slow_link;
+  const bool lasts = faults.kind == FaultKind::stall || slow;
+  const bool placed = !none && !slow && faults.kind != FaultKind::nan;
+  rules.must(placed == !faults.action.empty(), {"faults.kind", "faults.action"},
+             placed ? "name the action at which it happens, such as forward, update or save"
+                    : "faults.action has no meaning here; leave it empty");
+  rules.must(
+      lasts == (faults.seconds > 0), {"faults.kind", "faults.seconds"},
+      lasts ? "say for how long, in seconds" : "faults.seconds has no meaning here; leave it at 0");
+  rules.must(none || faults.rank < grid.ranks(), {"faults.rank", "grid.dp", "grid.pp", "grid.tp"},
+             str("there are only ", grid.ranks(), " ranks, counted from 0"));
+}
+
 }  // namespace
 
 bool NamePatterns::match(const std::string& name) const {
@@ -221,6 +236,7 @@ std::vector<Violation> violations(const TrainConfig& config) {
   Rules rules;
   check_run(config, rules);
   check_schedule(config.schedule, config.run.steps, rules);
+  check_faults(config.faults, config.grid, rules);
   for (Violation& broken : rules.take()) all.push_back(std::move(broken));
   return all;
 }

@@ -207,6 +207,28 @@ struct LogConfig {
   ProgressMode progress = ProgressMode::automatic;
 };
 
+/// What faults.h does to a rank, for tests.
+enum class FaultKind {
+  none,
+  freeze,        ///< the whole process stops (SIGSTOP)
+  stall,         ///< the working thread sleeps
+  kill,          ///< the process dies at once (SIGKILL)
+  usr1,          ///< it gets SIGUSR1, as from a batch system
+  term,          ///< it gets SIGTERM
+  nan,           ///< its loss is not finite
+  failed_write,  ///< a stage of a save fails
+  full_disk,     ///< none of its files can grow any more
+  slow_link,     ///< each of its messages to another stage is late
+};
+
+struct FaultsConfig {
+  FaultKind kind = FaultKind::none;
+  int rank = 0;
+  int step = 1;        ///< as the log counts: in its making, or its evaluation or save
+  std::string action;  ///< as the watchdog names it, or a stage of a save
+  double seconds = 0.0;
+};
+
 struct TrainConfig {
   RunConfig run;
   ModelConfig model;
@@ -224,6 +246,7 @@ struct TrainConfig {
   DropoutConfig dropout;
   MemoryConfig memory;
   LogConfig log;
+  FaultsConfig faults;
 };
 
 /// A rule between several keys that a configuration breaks.

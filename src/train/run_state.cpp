@@ -57,6 +57,7 @@ std::string to_json(const RunState& state) {
                                {"model_config", state.model_config},
                                {"adapter", state.adapter},
                                {"data_start", state.data_start},
+                               {"evaluation_due", state.evaluation_due},
                                {"data",
                                 {{"content", data.content},
                                  {"context", data.context},
@@ -77,6 +78,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.model_config = json.at("model_config");
     state.adapter = json.value("adapter", "");  // runs without one need not say so
     state.data_start = json.at("data_start");
+    state.evaluation_due = json.value("evaluation_due", false);
     state.data = {.content = data.at("content"),
                   .context = data.at("context"),
                   .overlong = data.at("overlong"),

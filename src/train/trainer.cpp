@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <limits>
 
 #include "core/log.h"
 #include "core/memory_usage.h"
+#include "core/stop_signal.h"
 #include "core/timer.h"
 #include "eval/token_metrics.h"
 #include "kernels/peak.h"
@@ -13,6 +16,18 @@
 #include "train/metrics/format.h"
 
 namespace fathom::train {
+namespace {
+
+/// Micro-batches of an evaluation between two looks at the stop signal, for each pipeline stage.
+constexpr std::int64_t kEvalPart = 16;
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g s", seconds);
+  return text;
+}
+
+}  // namespace
 
 std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
                                             Overlong policy, std::int64_t vocab, bool check_all) {
@@ -34,7 +49,9 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       lock_(grid.world().rank() == 0 ? std::make_unique<checkpoints::RunLock>(config.run.dir)
                                      : nullptr),
       engine_(device, grid, config, plan, true),
-      writer_(config.run.dir, {.last = config.run.keep}) {
+      faults_(config.faults, grid.world().rank()),
+      writer_(config.run.dir, {.last = config.run.keep},
+              [this](std::string_view stage) { faults_.reached(saved_step_, stage); }) {
   const bool first = grid.world().rank() == 0;
   train_set_ =
       open_dataset(config_.data.train, plan.context, config_.data.overlong, plan.loss_vocab, first);
@@ -56,7 +73,7 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
 }
 
 void Trainer::resume_or_start() {
-  note("load");
+  note("load", 0);
   comm::Communicator& world = grid_.world();
   if (world.rank() == 0)
     for (const std::string& name : checkpoints::remove_leftovers(config_.run.dir))
@@ -79,8 +96,9 @@ void Trainer::resume_or_start() {
   restore(engine_, *reader, !config_.run.reset_optimizer);
   engine_.weights_changed();
   engine_.optimizer().set_steps(config_.run.reset_optimizer ? 0 : state.optimizer_steps);
-  steps_done_ = state.step;
+  steps_done_ = saved_step_ = state.step;
   resumed_ = state.step;
+  evaluation_due_ = state.evaluation_due && !config_.data.eval.empty();
   log_info("resumed from ", reader->folder().string(), " (saved by ", reader->manifest().run.grid,
            ")");
 }
@@ -138,15 +156,24 @@ void Trainer::log_saved_bytes() {
   log_info("kept for the backward pass of a micro-batch:", text.str());
 }
 
-void Trainer::note(const char* name) {
-  if (hooks_.watchdog != nullptr) hooks_.watchdog->note({.step = steps_done_, .name = name});
+void Trainer::note(const char* action, std::int64_t step, int micro_batch) {
+  if (hooks_.watchdog != nullptr)
+    hooks_.watchdog->note({.step = step, .micro_batch = micro_batch, .name = action});
+  faults_.reached(step, action);
 }
 
-void Trainer::require_finite(double loss, double norm) {
-  const bool finite = std::isfinite(loss) && std::isfinite(norm);
-  if (grid_.world().all_agree(finite)) return;
+// What all ranks must agree on in a step, in one reduction.
+Trainer::StepVote Trainer::vote(bool finite) {
+  std::int64_t values[] = {finite ? 0 : 1, stop_signal(), memory_usage().peak};
+  grid_.world().all_reduce(values, std::size(values), comm::ReduceOp::max);
+  stop_signal_ = static_cast<int>(values[1]);
+  return {.finite = values[0] == 0, .memory = values[2]};
+}
+
+void Trainer::require_finite(bool finite, double loss, double norm) {
+  if (finite) return;
   // All ranks are here: the save that is under way is the last good one.
-  if (const auto saved = writer_.finish(grid_.world())) report_save(*saved);
+  finish_save();
   fail(ErrorKind::numeric, "step ", steps_done_ + 1, ": loss ", loss, ", gradient norm ", norm,
        "; nothing was updated. Lower optim.lr, or look for bad values in data and weights");
 }
@@ -154,19 +181,16 @@ void Trainer::require_finite(double loss, double norm) {
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
-  note("batches");
+  note("batches", index + 1);
   StepBatches batches =
       source_->take({.step = index, .steps = config_.run.steps, .data = index - data_start_});
   const data::BatchCounts work = batches.counts.total();
   const auto observer = [&](const pipeline::Action& action) {
-    if (hooks_.watchdog != nullptr)
-      hooks_.watchdog->note({.step = index,
-                             .micro_batch = action.micro_batch,
-                             .name = pipeline::to_string(action.kind)});
+    note(pipeline::to_string(action.kind), index + 1, action.micro_batch);
   };
   const model::LossSums sums =
       engine_.forward_backward(std::move(batches.slots), batches.counts, index, observer);
-  note("update");
+  note("update", index + 1);
   StepMetrics metrics;
   const double tokens = static_cast<double>(std::max<std::int64_t>(1, sums.tokens));
   metrics.loss = sums.objective;
@@ -178,8 +202,10 @@ StepMetrics Trainer::step() {
     metrics.parts.push_back({term.name, value});
     metrics.loss += term.weight * value;
   }
+  if (faults_.poisons(index + 1)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
-  require_finite(metrics.loss, metrics.grad_norm);
+  const StepVote agreed = vote(std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm));
+  require_finite(agreed.finite, metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
   metrics.step = ++steps_done_;
@@ -190,39 +216,62 @@ StepMetrics Trainer::step() {
   const double flops =
       step_flops(engine_.plan(), config_, work.tokens, work.label_tokens, work.squares);
   metrics.peak_share = flops / metrics.seconds / peak_flops_;
-  std::int64_t memory = memory_usage().peak;
-  grid_.world().all_reduce(&memory, 1, comm::ReduceOp::max);
-  metrics.memory_bytes = memory;
+  metrics.memory_bytes = agreed.memory;
   return metrics;
 }
 
-EvalMetrics Trainer::evaluate() {
+std::optional<EvalMetrics> Trainer::evaluate() {
   FATHOM_CHECK(eval_batches_ != nullptr, "there is no evaluation set");
-  note("evaluate");
+  note("evaluate", steps_done_);
   const Timer timer;
   const data::Share share =
       data::share_of(eval_batches_->micro_batches(), grid_.place().dp, grid_.shape().dp);
-  std::vector<data::MicroBatch> slots;
-  for (std::int64_t slot = 0; slot < share.slots; ++slot)
-    slots.push_back(eval_batches_->slot(share, slot));
-  const model::LossSums sums =
-      engine_.evaluate(std::move(slots), [&](const pipeline::Action&) { note("evaluate"); });
-  const eval::TokenMetrics totals{sums.cross_entropy, sums.tokens, sums.correct};
-  return {.step = steps_done_,
-          .loss = totals.loss(),
-          .perplexity = totals.perplexity(),
-          .accuracy = totals.accuracy(),
-          .tokens = totals.tokens,
-          .seconds = timer.seconds()};
+  // In parts, so that a request to stop is met soon; each long enough to keep the stages busy.
+  const std::int64_t part = kEvalPart * grid_.shape().pp;
+  eval::TokenMetrics totals;
+  for (std::int64_t begin = 0; begin < share.slots; begin += part) {
+    if (asked_to_stop()) return std::nullopt;
+    std::vector<data::MicroBatch> slots;
+    for (std::int64_t slot = begin; slot < std::min(begin + part, share.slots); ++slot)
+      slots.push_back(eval_batches_->slot(share, slot));
+    const model::LossSums sums = engine_.evaluate(
+        std::move(slots), [&](const pipeline::Action&) { note("evaluate", steps_done_); });
+    totals += {sums.cross_entropy, sums.tokens, sums.correct};
+  }
+  return EvalMetrics{.step = steps_done_,
+                     .loss = totals.loss(),
+                     .perplexity = totals.perplexity(),
+                     .accuracy = totals.accuracy(),
+                     .tokens = totals.tokens,
+                     .seconds = timer.seconds()};
+}
+
+void Trainer::evaluate_if_due() {
+  if (!evaluation_due_) return;
+  const auto metrics = evaluate();
+  if (!metrics) return;
+  if (sinks_) sinks_->evaluation(*metrics);
+  evaluation_due_ = false;
+}
+
+bool Trainer::asked_to_stop() {
+  std::int64_t signal = stop_signal();
+  grid_.world().all_reduce(&signal, 1, comm::ReduceOp::max);
+  stop_signal_ = static_cast<int>(signal);
+  return stop_signal_ != 0;
 }
 
 void Trainer::begin_save() {
-  if (const auto earlier = writer_.finish(grid_.world())) report_save(*earlier);
+  finish_save();
+  note("save", steps_done_);
+  const Timer timer;
+  saved_step_ = steps_done_;
   RunState state;
   state.step = steps_done_;
   state.optimizer_steps = engine_.optimizer().steps();
   state.data = source_->identity();
   state.data_start = data_start_;
+  state.evaluation_due = evaluation_due_;
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
   checkpoints::RunInfo info{.step = steps_done_,
@@ -231,37 +280,63 @@ void Trainer::begin_save() {
                             .grid = comm::to_string(grid_.shape()),
                             .program = "fathom"};
   writer_.begin(grid_.world(), std::move(info), snapshot(engine_, true));
+  save_wait_ = timer.seconds();
+}
+
+// Waits for the save under way, if there is one.
+void Trainer::finish_save() {
+  if (!writer_.pending()) return;
+  note("save", saved_step_);
+  const Timer timer;
+  const auto saved = writer_.finish(grid_.world());
+  save_wait_ += timer.seconds();
+  if (saved) report_save(*saved);
 }
 
 void Trainer::report_save(const checkpoints::SaveResult& result) {
-  log_info("saved ", result.folder.string(), " (", result.bytes >> 20, " MiB in ", result.seconds,
-           " s)");
+  log_info("saved ", result.folder.string(), " (", result.bytes >> 20, " MiB in ",
+           seconds_text(result.seconds), ", of which training waited ", seconds_text(save_wait_),
+           ")");
   if (grid_.world().rank() == 0)
     for (const std::string& warning : result.warnings) log_warn(warning);
 }
 
-void Trainer::run() {
-  const auto told = [&](const EvalMetrics& metrics) {
-    if (sinks_) sinks_->evaluation(metrics);
-  };
+RunEnd Trainer::run() {
   const RunConfig& run = config_.run;
   bool first = true;
   if (steps_done_ >= run.steps)
     log_info("the run is complete: ", steps_done_, " of ", run.steps, " steps are done");
-  if (eval_batches_ && !resumed_) told(evaluate());
-  while (steps_done_ < run.steps) {
+  if (eval_batches_ && !resumed_) evaluation_due_ = true;
+  if (asked_to_stop()) return stop();
+  evaluate_if_due();
+  while (steps_done_ < run.steps && stop_signal_ == 0) {
     const StepMetrics metrics = step();
     if (first) log_saved_bytes();
     first = false;
     if (sinks_) sinks_->step(metrics);
-    if (const auto saved = writer_.try_finish(grid_.world())) report_save(*saved);
+    const Timer timer;
+    const auto saved = writer_.try_finish(grid_.world());
+    save_wait_ += timer.seconds();
+    if (saved) report_save(*saved);
     const bool last = steps_done_ == run.steps;
     const auto due = [&](int every) { return last || (every > 0 && steps_done_ % every == 0); };
-    if (eval_batches_ && due(run.eval_every)) told(evaluate());
-    if (due(run.save_every)) begin_save();
+    evaluation_due_ = eval_batches_ && due(run.eval_every);
+    if (stop_signal_ == 0) evaluate_if_due();
+    if (stop_signal_ == 0 && due(run.save_every)) begin_save();
   }
-  note("save");
-  if (const auto saved = writer_.finish(grid_.world())) report_save(*saved);
+  if (stop_signal_ != 0) return stop();
+  finish_save();
+  return RunEnd::complete;
+}
+
+RunEnd Trainer::stop() {
+  finish_save();
+  if (saved_step_ != steps_done_) begin_save();
+  finish_save();
+  if (steps_done_ >= config_.run.steps && !evaluation_due_) return RunEnd::complete;
+  log_info("stopped by ", stop_signal_name(stop_signal_), " after step ", steps_done_, " of ",
+           config_.run.steps, "; the same command goes on from here");
+  return RunEnd::stopped;
 }
 
 }  // namespace fathom::train

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "train/batch_source.h"
 #include "train/engine.h"
+#include "train/faults.h"
 #include "train/metrics/metric_sinks.h"
 #include "train/run_state.h"
 
@@ -25,6 +26,12 @@ struct TrainerHooks {
   comm::Watchdog* watchdog = nullptr;
 };
 
+/// How a run came to its end.
+enum class RunEnd {
+  complete,  ///< all steps are done
+  stopped,   ///< a signal asked for it, and what was done is saved (core/stop_signal.h)
+};
+
 /// A training run: data, engine, checkpoints, metrics. All calls are collective over the world.
 class Trainer {
  public:
@@ -33,15 +40,18 @@ class Trainer {
   Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
           const EnginePlan& plan, TrainerHooks hooks);
 
-  /// Trains to run.steps; evaluates, saves and logs as the configuration says.
-  void run();
+  /// Trains to run.steps; evaluates, saves and logs as the configuration says. When a signal asked
+  /// any rank to stop, all of them stop after the step, or part of an evaluation, that they are in,
+  /// and save; the run that goes on from there is the one that was never stopped.
+  RunEnd run();
 
   /// One optimizer step. Throws Error(numeric) on every rank, before any update, when a loss or a
   /// gradient of any rank is not finite.
   StepMetrics step();
 
-  /// The evaluation set once, or its first eval_batches micro-batches.
-  EvalMetrics evaluate();
+  /// The evaluation set once, or its first eval_batches micro-batches; nothing if the run was asked
+  /// to stop before the end.
+  std::optional<EvalMetrics> evaluate();
 
   std::int64_t steps_done() const { return steps_done_; }
   Engine& engine() { return engine_; }
@@ -50,13 +60,23 @@ class Trainer {
   void open_run_folder();
   void resume_or_start();
   void keep_tokenizer();
+  void evaluate_if_due();
   void begin_save();
+  void finish_save();
+  RunEnd stop();
+  bool asked_to_stop();
   void report_save(const checkpoints::SaveResult& result);
-  void note(const char* name);
+  /// Tells the watchdog what comes next, and lets an injected fault happen there.
+  void note(const char* action, std::int64_t step, int micro_batch = -1);
   void log_start();
   void log_saved_bytes();
   std::int64_t continued_data(const RunState& saved) const;
-  void require_finite(double loss, double norm);
+  struct StepVote {
+    bool finite;
+    std::int64_t memory;  ///< the largest peak of any rank, in bytes
+  };
+  StepVote vote(bool finite);
+  void require_finite(bool finite, double loss, double norm);
 
   TrainConfig config_;
   TrainerHooks hooks_;
@@ -67,11 +87,16 @@ class Trainer {
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<data::EvalBatches> eval_batches_;
   Engine engine_;
+  FaultInjector faults_;
   checkpoints::CheckpointWriter writer_;
   std::unique_ptr<MetricSinks> sinks_;  // rank 0
   std::int64_t steps_done_ = 0;
   std::int64_t data_start_ = 0;  // the step that took sample 0 of the training set
   std::optional<std::int64_t> resumed_;
+  std::int64_t saved_step_ = 0;  // of the newest checkpoint; nothing is lost before the first step
+  bool evaluation_due_ = false;
+  int stop_signal_ = 0;    // agreed by all ranks; 0 to go on
+  double save_wait_ = 0;   // seconds that training waited for the save under way
   double peak_flops_ = 0;  // of all ranks together, per second
 };
 

@@ -1,0 +1,82 @@
+#include "train/faults.h"
+
+#include <chrono>
+#include <csignal>
+#include <limits>
+#include <sys/resource.h>
+#include <thread>
+
+#include "core/error.h"
+#include "core/files.h"
+#include "core/log.h"
+
+namespace fathom::train {
+namespace {
+
+void sleep_for(double seconds) {
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+
+/// No file of this process may grow any more: to a writer, a full disk.
+void fill_disk() {
+  files::ignore_file_size_signal();
+  rlimit limit{};
+  FATHOM_CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0, "getrlimit");
+  limit.rlim_cur = 0;
+  FATHOM_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+}
+
+bool sends(std::string_view action) {
+  return action.starts_with("send_");
+}
+
+}  // namespace
+
+FaultInjector::FaultInjector(const FaultsConfig& config, int rank)
+    : config_(config), pending_(config.kind != FaultKind::none && config.rank == rank) {}
+
+void FaultInjector::reached(std::int64_t step, std::string_view action) {
+  if (!pending_.load(std::memory_order_relaxed)) return;
+  if (config_.kind == FaultKind::slow_link) {
+    if (step >= config_.step && sends(action)) sleep_for(config_.seconds);
+    return;
+  }
+  if (step != config_.step || action != config_.action || !pending_.exchange(false)) return;
+  log_warn("injected fault in step ", step, " at ", action);
+  strike();
+}
+
+bool FaultInjector::poisons(std::int64_t step) const {
+  return pending_ && config_.kind == FaultKind::nan && step == config_.step;
+}
+
+void FaultInjector::strike() {
+  switch (config_.kind) {
+    case FaultKind::freeze:
+      std::raise(SIGSTOP);
+      return;
+    case FaultKind::stall:
+      sleep_for(config_.seconds);
+      return;
+    case FaultKind::kill:
+      std::raise(SIGKILL);
+      return;
+    case FaultKind::usr1:
+      std::raise(SIGUSR1);
+      return;
+    case FaultKind::term:
+      std::raise(SIGTERM);
+      return;
+    case FaultKind::failed_write:
+      fail(ErrorKind::io, "write failed (faults.kind = failed_write)");
+    case FaultKind::full_disk:
+      fill_disk();
+      return;
+    case FaultKind::none:
+    case FaultKind::nan:
+    case FaultKind::slow_link:
+      return;
+  }
+}
+
+}  // namespace fathom::train
