@@ -18,11 +18,11 @@ import tempfile
 import time
 
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
-import spacy  # noqa: E402  (after the thread limits)
-
-import definitions  # noqa: E402
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "data_tools/spans"))
+import spacy_spans  # noqa: E402  (after the thread limits)
+
 FIELDS = ("begin", "end", "space", "tag", "head", "dep", "pos", "sentence start")
 
 
@@ -62,7 +62,7 @@ def run_spacy(nlp, texts):
 
 
 def compare(ours, doc, counts, examples):
-    theirs = definitions.analysis(doc)
+    theirs = spacy_spans.analysis(doc)
     counts["texts"] += 1
     counts["tokens"] += len(theirs["tokens"])
     if [t[:2] for t in ours["tokens"]] != [t[:2] for t in theirs["tokens"]]:
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("--model", type=pathlib.Path,
                         default=REPOSITORY / "data/spans/en_core_web_sm.h5")
     options = parser.parse_args()
-    nlp = definitions.load()
+    nlp = spacy_spans.load()
     differ = False
     for path in options.files:
         texts = [t for t in texts_of(path) if len(t.encode()) <= 1 << 20]

@@ -19,6 +19,7 @@ void TextTokenizer::add_special_case(const std::string& text,
   }
   require(joined == text, ErrorKind::data, "the span model's exception '", text, "' is cut into '",
           joined, "'");
+  longest_special_case_ = std::max(longest_special_case_, text.size());
   special_cases_.emplace(text, std::move(pieces));
 }
 

@@ -8,8 +8,7 @@
 namespace fathom::data::spans::english {
 namespace {
 
-// Beyond so many entries a cache is emptied; each takes some 200 bytes.
-constexpr std::size_t kMaxEntries = 50000;
+constexpr std::size_t kMaxCacheBytes = 16 << 20;
 
 std::uint32_t size_of(std::string_view text) {
   return static_cast<std::uint32_t>(text.size());
@@ -23,9 +22,10 @@ struct TextTokenizer::Affixes {
 };
 
 void TextTokenizer::Cache::trim() {
-  if (lexemes_.size() <= kMaxEntries && chunks_.size() <= kMaxEntries) return;
+  if (bytes_ <= kMaxCacheBytes) return;
   chunks_.clear();
   lexemes_.clear();
+  bytes_ = 0;
 }
 
 TextTokenizer::TextTokenizer(const ModelFile& model, const Lexicon& lexicon)
@@ -78,14 +78,18 @@ std::vector<Word> TextTokenizer::split(std::string_view text, bool with_special_
 }
 
 const TextTokenizer::Pieces* TextTokenizer::special_case(std::string_view chunk) const {
+  // Long runs of punctuation are peeled one by one: hashing the rest each time would be quadratic.
+  if (chunk.size() > longest_special_case_) return nullptr;
   const auto found = special_cases_.find(chunk);
   return found != special_cases_.end() ? &found->second : nullptr;
 }
 
 TextTokenizer::Piece TextTokenizer::piece(std::string_view form, Cache& cache) const {
   auto found = cache.lexemes_.find(form);
-  if (found == cache.lexemes_.end())
+  if (found == cache.lexemes_.end()) {
     found = cache.lexemes_.emplace(form, lexicon_.make(form)).first;
+    cache.bytes_ += sizeof *found + form.size();
+  }
   return {&found->second, size_of(form)};
 }
 
@@ -103,7 +107,10 @@ TextTokenizer::Pieces TextTokenizer::split_chunk(std::string_view chunk, bool wi
   if (!middle.empty()) split_middle(middle, with_special_cases, cache, out);
   for (std::size_t i = affixes.suffixes.size(); i-- > 0;)
     out.push_back(piece(affixes.suffixes[i], cache));
-  if (with_special_cases) cache.chunks_.emplace(chunk, out);
+  if (with_special_cases) {
+    cache.chunks_.emplace(chunk, out);
+    cache.bytes_ += sizeof(std::string) + chunk.size() + sizeof out + out.size() * sizeof(Piece);
+  }
   return out;
 }
 

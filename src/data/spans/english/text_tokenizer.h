@@ -32,17 +32,17 @@ class TextTokenizer {
   };
   using Pieces = std::vector<Piece>;
 
-  /// Remembers forms and chunks seen, for one thread. Holds no more than fits in some ten MB; the
-  /// result of tokenizing never depends on it.
+  /// Remembers forms and chunks seen, for one thread. The result of tokenizing never depends on it.
   class Cache {
    public:
-    /// Forgets everything once it has become too large. Words made before become invalid.
+    /// Forgets everything once it takes some 16 MB. Words made before become invalid.
     void trim();
 
    private:
     friend class TextTokenizer;
     TextMap<Lexeme> lexemes_;
     TextMap<Pieces> chunks_;
+    std::size_t bytes_ = 0;  // about
   };
 
   /// `lexicon` must outlive the tokenizer.
@@ -78,6 +78,7 @@ class TextTokenizer {
   const Lexicon& lexicon_;
   Pcre prefix_, suffix_, infix_, url_;
   TextMap<Pieces> special_cases_;
+  std::size_t longest_special_case_ = 0;
   std::deque<Lexeme> special_lexemes_;
   /// Exceptions that affix rules would have cut, as the tokens they are cut into; by first token.
   std::unordered_map<std::uint64_t, std::vector<Sequence>> sequences_;
