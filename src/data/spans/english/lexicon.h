@@ -50,7 +50,7 @@ class Lexicon {
 /// str.isspace of Python: white space only, and at least one.
 bool is_all_space(std::string_view text);
 
-/// "Apple2" -> "Xxxxd": letters X or x, digits d, other characters themselves, runs cut at four.
+/// "Apple2" -> "Xxxxxd": letters X or x, digits d, other characters themselves, runs cut at four.
 std::string shape_of(std::string_view form);
 
 }  // namespace fathom::data::spans::english
