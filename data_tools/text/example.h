@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -49,5 +50,8 @@ using Example = std::variant<InstructionExample, PromptExample, ChatExample, Tex
 /// UTF-8, no row that fits, a field of another type, unknown roles or an order that no template can
 /// render.
 std::vector<Example> parse_examples(std::string_view json_line);
+
+/// The conversation of an object with the field `messages`; throws as parse_examples() does.
+ChatExample parse_chat(const nlohmann::json& object);
 
 }  // namespace fathom::data_tools

@@ -171,11 +171,21 @@ EncodedExample PromptTemplate::encode(const Example& example) const {
   return encoded;
 }
 
-std::vector<std::int32_t> PromptTemplate::framed(std::vector<std::int32_t> ids) const {
+std::vector<std::int32_t> PromptTemplate::with_prefix(std::vector<std::int32_t> ids) const {
   const auto prefix = tokenizer_.prefix_ids();
   ids.insert(ids.begin(), prefix.begin(), prefix.end());
+  return ids;
+}
+
+std::vector<std::int32_t> PromptTemplate::framed(std::vector<std::int32_t> ids) const {
+  ids = with_prefix(std::move(ids));
   ids.push_back(text_end_id());
   return ids;
+}
+
+std::vector<std::int32_t> PromptTemplate::encode_prompt(const Example& example) const {
+  auto ids = encode_text(render(example).prompt);
+  return chat_ == nullptr ? with_prefix(std::move(ids)) : ids;
 }
 
 std::vector<std::int32_t> PromptTemplate::encode_prompt(std::span<const Message> messages) const {
@@ -184,10 +194,7 @@ std::vector<std::int32_t> PromptTemplate::encode_prompt(std::span<const Message>
   std::vector<Message> all(messages.begin(), messages.end());
   if (chat_ != nullptr) return encode_text(render_messages(std::move(all)).prompt);
   all.push_back({"assistant", ""});
-  auto ids = encode_text(render_messages(std::move(all)).prompt);
-  const auto prefix = tokenizer_.prefix_ids();
-  ids.insert(ids.begin(), prefix.begin(), prefix.end());
-  return ids;
+  return encode_prompt(ChatExample{std::move(all)});
 }
 
 }  // namespace fathom::data_tools

@@ -62,13 +62,17 @@ class PromptTemplate {
   ChatText render(const Example& example) const;
   EncodedExample encode(const Example& example) const;
 
-  /// Ids to generate from: [system] user (assistant user)*.
+  /// Ids to generate a response from, whatever response the example has: those that encode() puts
+  /// in front of it. A TextExample has none.
+  std::vector<std::int32_t> encode_prompt(const Example& example) const;
+  /// The same for [system] user (assistant user)*.
   std::vector<std::int32_t> encode_prompt(std::span<const Message> messages) const;
 
  private:
   ChatText render_single(const InstructionExample& example) const;
   ChatText render_messages(std::vector<Message> messages) const;
   std::vector<std::int32_t> encode_text(const std::string& text) const;
+  std::vector<std::int32_t> with_prefix(std::vector<std::int32_t> ids) const;
   std::vector<std::int32_t> framed(std::vector<std::int32_t> ids) const;
 
   const data::Tokenizer& tokenizer_;

@@ -67,7 +67,7 @@ def main():
 
     stemmer = PorterStemmer()
     text = (SAMPLES / "dolly.jsonl").read_text(encoding="utf-8").lower()
-    words = sorted(set(re.findall(r"[a-z]{4,}", text)))
+    words = sorted(set(re.findall(r"[a-z]{5,}", text)))
     (HERE / "stems.txt").write_text("".join(f"{word} {stemmer.stem(word)}\n" for word in words))
 
 

@@ -1,0 +1,194 @@
+#include "data_tools/text/question.h"
+
+#include <gtest/gtest.h>
+
+#include "core/files.h"
+#include "data_tools/text/prompt_template.h"
+#include "data_tools/text/question_prompts.h"
+#include "fake_tokenizer.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace fathom::data_tools {
+namespace {
+
+using data::FakeTokenizer;
+using testing::expect_error;
+using Texts = std::vector<std::string>;
+
+Question one(const std::string& record) {
+  const auto questions = parse_questions(record);
+  EXPECT_EQ(questions.size(), 1u) << record;
+  return questions.at(0);
+}
+
+TEST(Questions, OfEveryForm) {
+  const Question dolly = one(R"({"instruction": "Sort.", "context": "b a", "response": "a b"})");
+  EXPECT_EQ(dolly.text, "Sort.\n\nb a");
+  EXPECT_EQ(dolly.references, Texts{"a b"});
+  EXPECT_EQ(dolly.prompt, std::nullopt);
+
+  const Question published = one(
+      R"({"id": "x", "instruction": "Sort.", "input": "", "output": ["a", "b"],
+          "prompt": "Below<n><n>### Sort."})");
+  EXPECT_EQ(published.id, "x");
+  EXPECT_EQ(published.text, "Sort.");
+  EXPECT_EQ(published.prompt, "Below\n\n### Sort.");
+  EXPECT_EQ(published.references, (Texts{"a", "b"}));
+
+  const Question vicuna = one(R"({"question_id": 7, "category": "generic", "turns": ["Why?"]})");
+  EXPECT_EQ(vicuna.id, "7");
+  EXPECT_EQ(vicuna.text, "Why?");
+  EXPECT_TRUE(vicuna.references.empty());
+
+  EXPECT_EQ(one(R"({"question": "2+2?", "answer": "4"})").references, Texts{"4"});
+  EXPECT_EQ(one(R"({"prompt": "Once", "completion": "upon<n>a"})").references, Texts{"upon\na"});
+  const Question chat = one(
+      R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})");
+  EXPECT_EQ(chat.text, "Hi");
+  EXPECT_EQ(chat.references, Texts{"Ho"});
+}
+
+TEST(Questions, OfTasksWithInstances) {
+  const auto self_instruct = parse_questions(
+      R"({"id": "task_0", "instruction": "Reply.", "instances": [{"input": "a", "output": "b"}]})");
+  ASSERT_EQ(self_instruct.size(), 1u);
+  EXPECT_EQ(self_instruct[0].id, "task_0");
+  EXPECT_EQ(self_instruct[0].text, "Reply.\n\na");
+
+  const auto natural = parse_questions(
+      R"({"Definition": ["Turn."], "Instances": [{"id": "t-1", "input": "l", "output": ["L"]},
+          {"input": "r", "output": ["R", "RIGHT"]}], "id": "t"})");
+  ASSERT_EQ(natural.size(), 2u);
+  EXPECT_EQ(natural[0].id, "t-1");
+  EXPECT_EQ(natural[1].id, "t/1");
+  EXPECT_EQ(natural[1].text, "Turn.\n\nr");
+  EXPECT_EQ(natural[1].references, (Texts{"R", "RIGHT"}));
+}
+
+TEST(Questions, RefuseWhatTheyCannotRead) {
+  const auto refused = [](const char* record, const char* part) {
+    expect_error(
+        ErrorKind::data, [&] { parse_questions(record); }, part);
+  };
+  refused("{", "malformed JSON");
+  refused("[1]", "one object a line");
+  refused(R"({"text": "a"})", "no field");
+  refused(R"({"instruction": 3})", "'instruction' is a number");
+  refused(R"({"instruction": "a", "output": [3]})", "'output' is a number");
+  refused(R"({"turns": ["a", "b"]})", "'messages'");
+  refused(R"({"Definition": ["a", "b"], "Instances": []})", "a list of 2");
+  refused(R"({"instruction": "a", "id": 1.5})", "'id' is a number");
+}
+
+class QuestionFile : public ::testing::Test {
+ protected:
+  std::vector<Question> read(const std::string& name, const std::string& text) {
+    files::write_text_atomically(folder_ / name, text);
+    return read_questions(folder_ / name);
+  }
+  testing::TemporaryDirectory folder_;
+};
+
+TEST_F(QuestionFile, NumbersRecordsWithoutAnId) {
+  const auto lines = read("a.jsonl", "{\"question\": \"a\"}\n\n{\"question\": \"b\"}\n");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].id, "1");
+  EXPECT_EQ(lines[1].id, "3") << "the line";
+  const auto whole = read("a.json", R"([{"question": "a"},
+    {"Definition": "d", "Instances": [{"input": "x"}, {"input": "y"}]}])");
+  ASSERT_EQ(whole.size(), 3u);
+  EXPECT_EQ(whole[0].id, "1");
+  EXPECT_EQ(whole[2].id, "2/1");
+}
+
+TEST_F(QuestionFile, NamesTheLineOfAnError) {
+  const auto refused = [this](const std::string& name, const std::string& text,
+                              const auto&... parts) {
+    expect_error(
+        ErrorKind::data, [&] { read(name, text); }, parts...);
+  };
+  const std::string good = "{\"id\": 1, \"question\": \"a\"}\n";
+  refused("a.jsonl", good + "{\"question\": \"a\"", "a.jsonl:2", "malformed JSON");
+  refused("a.jsonl", good + good, "a.jsonl:2", "'1'", "a.jsonl:1");
+  refused("a.jsonl", "\n{\"question\": \"a\", \"answer\": \" \"}", "a.jsonl:2", "empty reference");
+  refused("a.jsonl", "\n", "a.jsonl", "no question");
+  refused("a.json", "[{\"question\": \"a\"}, 3]", "a.json: record 2", "number");
+  refused("a.json", "[", "a.json", "malformed JSON");
+  expect_error(
+      ErrorKind::io, [this] { read_questions(folder_ / "nowhere"); }, "nowhere");
+}
+
+std::string text_of(const std::vector<std::int32_t>& ids) {
+  return FakeTokenizer().decode(ids, false);
+}
+
+TEST(QuestionPrompts, AreTheBeginningOfWhatTrainingReads) {
+  const FakeTokenizer tokenizer;
+  const InstructionExample example{"Sort.", "b a", "a b"};
+  for (const char* name : {"plain", "alpaca", "dolly", "chatml"}) {
+    const PromptTemplate form(name, tokenizer);
+    const EncodedExample whole = form.encode(example);
+    const auto prompts = encode_questions({{.id = "1",
+                                            .text = "",
+                                            .example = InstructionExample{"Sort.", "b a", ""},
+                                            .prompt = {},
+                                            .references = {}}},
+                                          {.template_name = name, .longest = 500}, tokenizer);
+    ASSERT_EQ(prompts.ids.size(), 1u);
+    const std::vector<std::int32_t> head(whole.ids.begin(),
+                                         whole.ids.begin() + whole.prompt_length);
+    EXPECT_EQ(prompts.ids[0], head) << name;
+    EXPECT_EQ(prompts.end_ids.front(), form.end_id());
+  }
+}
+
+TEST(QuestionPrompts, AsIsTakesTheRecordsOwn) {
+  FakeTokenizer tokenizer;
+  tokenizer.adds_bos = true;
+  const auto questions = parse_questions(R"({"instruction": "a", "prompt": "<|im_start|>a"})");
+  const auto prompts =
+      encode_questions(questions, {.template_name = "as-is", .longest = 9}, tokenizer);
+  EXPECT_EQ(prompts.ids.at(0),
+            (std::vector<std::int32_t>{FakeTokenizer::kBos, FakeTokenizer::kMessageStart, 'a'}));
+  EXPECT_EQ(prompts.end_ids, std::vector<std::int32_t>{FakeTokenizer::kEos});
+  expect_error(
+      ErrorKind::data,
+      [&] {
+        encode_questions(parse_questions(R"({"id": "q", "question": "a"})"),
+                         {.template_name = "as-is", .longest = 9}, tokenizer);
+      },
+      "question 'q'", "'prompt'");
+  expect_error(
+      ErrorKind::config,
+      [&] { encode_questions(questions, {.template_name = "alpacca", .longest = 9}, tokenizer); },
+      "alpacca", "alpaca", "as-is");
+}
+
+TEST(QuestionPrompts, LongOnesAreRefusedCutOrLeftOut) {
+  const FakeTokenizer tokenizer;
+  std::vector<Question> questions;
+  for (const char* record :
+       {R"({"id": "a", "prompt": "12345"})", R"({"id": "b", "prompt": "123456"})"})
+    questions.push_back(one(record));
+  PromptRules rules{.template_name = "as-is", .longest = 5};
+  expect_error(
+      ErrorKind::data, [&] { encode_questions(questions, rules, tokenizer); }, "question 'b'",
+      "6 tokens", "5");
+  rules.overlong = data::Overlong::truncate;
+  const auto cut = encode_questions(questions, rules, tokenizer);
+  ASSERT_EQ(cut.ids.size(), 2u);
+  EXPECT_EQ(text_of(cut.ids[1]), "12345");
+  EXPECT_EQ(cut.truncated, 1);
+  rules.overlong = data::Overlong::skip;
+  const auto kept = encode_questions(questions, rules, tokenizer);
+  ASSERT_EQ(kept.questions.size(), 1u);
+  EXPECT_EQ(kept.questions[0].id, "a");
+  EXPECT_EQ(kept.skipped, 1);
+  rules.longest = 4;
+  expect_error(
+      ErrorKind::data, [&] { encode_questions(questions, rules, tokenizer); }, "each of the 2");
+}
+
+}  // namespace
+}  // namespace fathom::data_tools
