@@ -1,11 +1,11 @@
 #include "launch/options/evaluate.h"
 
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
 #include "eval/token_metrics.h"
+#include "launch/commands/answers.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
@@ -14,35 +14,64 @@
 namespace fathom::launch {
 namespace {
 
-void print(const options::EvaluateRequest& request, const eval::TokenMetrics& metrics) {
-  const nlohmann::json json = {{"loss", metrics.loss()},
-                               {"perplexity", metrics.perplexity()},
-                               {"accuracy", metrics.accuracy()},
-                               {"tokens", metrics.tokens},
-                               {"data", request.data}};
-  std::cout << json.dump(2) << "\n";
-  if (!request.output.empty()) files::write_text_atomically(request.output, json.dump(2) + "\n");
+using nlohmann::json;
+
+// What is to be done, known before memory is taken.
+struct EvaluationPlan {
+  SourcePlan source;
+  std::int64_t context = 0;
+  std::optional<AnswerPlan> answers;
+};
+
+EvaluationPlan make_plan(const options::EvaluateRequest& request) {
+  EvaluationPlan plan{open_source(request.source, request.ranks), 0, std::nullopt};
+  const std::int64_t most = plan.source.plan.student.max_positions;
+  require(request.context <= most, ErrorKind::config, "--context ", request.context,
+          " is more than the model's ", most, " positions");
+  plan.context = request.context > 0 ? request.context : most;
+  if (!request.answer.prompts.empty())
+    plan.answers = plan_answers(request, plan.source, plan.context);
+  return plan;
 }
 
-int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
-             const SourcePlan& source, std::int64_t context) {
-  choose_threads(session, request.ranks.threads);
-  const auto device = make_cpu_device();
-  comm::ProcessGrid grid(session.world(),
-                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
-  const bool first = session.world().rank() == 0;
-  const auto set = train::open_dataset(request.data, context, request.overlong,
-                                       source.plan.student.vocab, first);
-  train::Engine engine(*device, grid, source.config, source.plan, false);
-  load_source(engine, source);
-  const data::EvalBatches batches(*set, request.batch,
+// Collective.
+json score_records(train::Engine& engine, const options::EvaluateRequest& request,
+                   const data::Dataset& set) {
+  comm::ProcessGrid& grid = engine.grid();
+  const data::EvalBatches batches(set, request.batch,
                                   std::int64_t{request.batches} * request.batch);
   const auto share = data::share_of(batches.micro_batches(), grid.place().dp, grid.shape().dp);
   std::vector<data::MicroBatch> slots;
   for (std::int64_t slot = 0; slot < share.slots; ++slot)
     slots.push_back(batches.slot(share, slot));
   const model::LossSums sums = engine.evaluate(std::move(slots));
-  if (first) print(request, {sums.cross_entropy, sums.tokens, sums.correct});
+  const eval::TokenMetrics metrics{sums.cross_entropy, sums.tokens, sums.correct};
+  return {{"loss", metrics.loss()},
+          {"perplexity", metrics.perplexity()},
+          {"accuracy", metrics.accuracy()},
+          {"tokens", metrics.tokens},
+          {"data", request.data}};
+}
+
+int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
+             const EvaluationPlan& plan) {
+  choose_threads(session, request.ranks.threads);
+  const auto device = make_cpu_device();
+  comm::ProcessGrid grid(session.world(),
+                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
+  const bool first = session.world().rank() == 0;
+  std::unique_ptr<data::Dataset> set;
+  if (!request.data.empty())
+    set = train::open_dataset(request.data, plan.context, request.overlong,
+                              plan.source.plan.student.vocab, first);
+  train::Engine engine(*device, grid, plan.source.config, plan.source.plan, false);
+  load_source(engine, plan.source);
+  json report = json::object();
+  if (set) report.update(score_records(engine, request, *set));
+  if (plan.answers) report["answers"] = answer_questions(engine, *plan.answers);
+  if (!first) return 0;
+  std::cout << report.dump(2) << "\n";
+  if (!request.output.empty()) files::write_text_atomically(request.output, report.dump(2) + "\n");
   return 0;
 }
 
@@ -54,15 +83,10 @@ int evaluate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  const SourcePlan source = open_source(request.source, request.ranks);
-  const std::int64_t most = source.plan.student.max_positions;
-  require(request.context <= most, ErrorKind::config, "--context ", request.context,
-          " is more than the model's ", most, " positions");
-  const std::int64_t context = request.context > 0 ? request.context : most;
+  const EvaluationPlan plan = make_plan(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;
-  return run_distributed(ranks, [&](comm::MpiSession& session) {
-    return evaluate(session, request, source, context);
-  });
+  return run_distributed(
+      ranks, [&](comm::MpiSession& session) { return evaluate(session, request, plan); });
 }
 
 }  // namespace fathom::launch

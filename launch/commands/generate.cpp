@@ -66,12 +66,8 @@ generate::GeneratorOptions generator_options(const options::GenerateRequest& req
                                              const model::ModelSpec& spec,
                                              const PromptEncoder& encoder) {
   generate::GeneratorOptions result;
-  result.sampling = {.temperature = request.temperature,
-                     .top_k = request.top_k,
-                     .top_p = request.top_p,
-                     .no_repeat_ngram = request.no_repeat_ngram,
-                     .seed = static_cast<std::uint64_t>(request.seed)};
-  result.max_new = request.max_new;
+  result.sampling = request.sampling.with_seed(request.seed);
+  result.max_new = request.sampling.max_new;
   result.batch = request.batch;
   if (!request.ignore_eos) {
     result.stop_ids = spec.eos_ids;

@@ -1,19 +1,65 @@
 #include "launch/options/evaluate.h"
 
+#include <set>
+
 namespace fathom::options {
 namespace {
 
+void describe_loss(OptionTable& t, EvaluateRequest& r) {
+  t.section("", "Loss on a token file:");
+  t.add("data", r.data, {.help = "Records to score.", .unit = "tokens.h5 file"});
+  t.add("batches", r.batches,
+        {.help = "Batches from the start of the file; 0 scores all.",
+         .unit = "batches",
+         .range = at_least(0)});
+}
+
+void describe_answers(OptionTable& t, AnswerOptions& a) {
+  t.section("", "Answers to questions, and their ROUGE-L:");
+  t.add("prompts", a.prompts,
+        {.help = "Questions to answer: JSON lines, or a .json file.", .unit = "file"});
+  t.add("template", a.prompt_template,
+        {.help = "Template around a question, as in fathom tokenize; as-is takes the record's own "
+                 "prompt.",
+         .unit = "name"});
+  t.add("system", a.system,
+        {.help = "System message instead of the chat template's own.", .unit = "text"});
+  t.add("max-prompt", a.max_prompt,
+        {.help = "Longest prompt; 0 takes what the context leaves beside the answer.",
+         .unit = "tokens",
+         .range = at_least(0)});
+  t.add("questions", a.questions,
+        {.help = "Questions from the start of the file; 0 asks all.", .range = at_least(0)});
+  describe_sampling(t, a.sampling);
+  t.add("seeds", a.seeds,
+        {.help = "Each question is answered once for each seed.", .range = at_least(0)});
+  t.add("rouge", a.rouge, {.help = "Score answers; false for questions without references."});
+  t.add("answers", a.answers,
+        {.help = "Write every answer to this file, as JSON lines.", .unit = "file"});
+  t.add("judge", a.judge,
+        {.help = "Write what to ask a judge about the first seed's answers, as JSON lines.",
+         .unit = "file"});
+  t.add("judge-against", a.judge_against,
+        {.help = "Let the judge compare with the answers in this file, an earlier --answers.",
+         .unit = "file"});
+  t.add("name", a.name,
+        {.help = "What answers and judge prompts call the model; its folder by default.",
+         .unit = "text"});
+}
+
 void describe(OptionTable& t, EvaluateRequest& r) {
-  t.section("", "Model and data:");
+  t.section("", "Model:");
   describe_source(t, r.source);
-  t.add("data", r.data, {.help = "Records to score.", .unit = "tokens.h5 file", .required = true});
+  describe_loss(t, r);
+  describe_answers(t, r.answer);
+  t.section("", "Both:");
   t.add("context", r.context,
-        {.help = "Longest record, prompt included; 0 takes what the model allows.",
+        {.help = "Longest record, or prompt and answer; 0 takes what the model allows.",
          .unit = "tokens",
          .range = at_least(0)});
   t.add("overlong", r.overlong,
-        {.help = "What happens to a longer record: stop with an error, cut its end, or leave it "
-                 "out."});
+        {.help = "What happens to a longer record or prompt: stop with an error, cut its end, or "
+                 "leave it out."});
   t.add("output", r.output,
         {.help = "Also write the scores to this file, as JSON.", .unit = "file"});
   t.section("", "How it runs:");
@@ -21,24 +67,44 @@ void describe(OptionTable& t, EvaluateRequest& r) {
         {.help = "Sequences that go through the model together.",
          .unit = "sequences",
          .range = at_least(1)});
-  t.add("batches", r.batches,
-        {.help = "Batches from the start of the file; 0 scores all.",
-         .unit = "batches",
-         .range = at_least(0)});
   describe_ranks(t, r.ranks, true);
+}
+
+void check_answers(const AnswerOptions& a) {
+  const auto rule = [](bool holds, const char* text) { require(holds, ErrorKind::usage, text); };
+  rule(!a.prompts.empty() || (a.answers.empty() && a.judge.empty()),
+       "--answers and --judge need questions: give --prompts=<file>");
+  rule(!a.judge.empty() || a.judge_against.empty(), "--judge-against needs --judge=<file>");
+  if (a.prompts.empty()) return;
+  check_sampling(a.sampling);
+  rule(!a.seeds.empty(), "--seeds is empty; at least one is needed");
+  rule(std::set(a.seeds.begin(), a.seeds.end()).size() == a.seeds.size(),
+       "--seeds has a seed twice");
+  rule(a.sampling.temperature > 0 || a.seeds.size() == 1,
+       "--temperature=0 gives the same answers for every seed: give one, as in --seeds=1");
+  rule(a.rouge || !a.answers.empty() || !a.judge.empty(),
+       "--rouge=false scores nothing: give --answers=<file> or --judge=<file>");
 }
 
 }  // namespace
 
 const Command evaluate_command = {
     .name = "evaluate",
-    .usage = "fathom evaluate (--model=DIR | --checkpoint=DIR) --data=TOKENS.h5",
-    .summary = "Score a model on a token file: loss, perplexity, token accuracy.",
-    .example = "fathom evaluate --checkpoint=runs/quickstart --data=data/dolly/eval.h5"};
+    .usage =
+        "fathom evaluate (--model=DIR | --checkpoint=DIR) [--data=TOKENS.h5] "
+        "[--prompts=FILE.jsonl]",
+    .summary = "Score a model: loss on a token file, ROUGE-L of its answers to questions.",
+    .example =
+        "fathom evaluate --checkpoint=runs/quickstart --data=data/dolly/eval.h5 "
+        "--prompts=data_tools/samples/dolly-eval.jsonl"};
 
 EvaluateRequest parse_evaluate(const Arguments& arguments) {
   auto request = parse_request<EvaluateRequest>(evaluate_command, arguments, describe);
-  if (!request.reply) check_source(request.source);
+  if (request.reply) return request;
+  check_source(request.source);
+  require(!request.data.empty() || !request.answer.prompts.empty(), ErrorKind::usage,
+          "nothing to score: give --data=<tokens.h5>, --prompts=<file>, or both");
+  check_answers(request.answer);
   return request;
 }
 

@@ -2,20 +2,40 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launch/options/command_line.h"
+#include "launch/options/sampling.h"
 #include "launch/options/shared.h"
 
 namespace fathom::options {
 
-/// `fathom evaluate`: loss, perplexity and token accuracy of a model on a token file.
+/// The part of `fathom evaluate` in which the model answers questions.
+struct AnswerOptions {
+  std::string prompts;  ///< file of questions; empty: none are asked
+  std::string prompt_template = "auto";
+  std::string system;
+  int max_prompt = 0;  ///< tokens; 0: what the context leaves beside the answer
+  int questions = 0;   ///< from the start of the file; 0: all
+  SamplingOptions sampling = {.max_new = 256, .temperature = 1.0};
+  std::vector<int> seeds = {10, 20, 30, 40, 50};
+  bool rouge = true;
+  std::string answers;        ///< JSON lines to write
+  std::string judge;          ///< JSON lines to write
+  std::string judge_against;  ///< answers of another model
+  std::string name;           ///< of the model; empty: its folder
+};
+
+/// `fathom evaluate`: loss, perplexity and token accuracy of a model on a token file, and ROUGE-L
+/// of its answers to questions.
 struct EvaluateRequest {
   ModelSource source;
-  std::string data;  ///< tokens.h5
-  int batch = 4;
+  std::string data;  ///< tokens.h5; empty: no loss
+  int batch = 8;
   int batches = 0;  ///< 0: the whole file
   int context = 0;  ///< tokens; 0: what the model allows
   train::Overlong overlong = train::Overlong::refuse;
+  AnswerOptions answer;
   std::string output;  ///< JSON file; empty: standard output only
   Ranks ranks;
   std::optional<std::string> reply;  ///< the --help page

@@ -3,28 +3,6 @@
 namespace fathom::options {
 namespace {
 
-void describe_sampling(OptionTable& t, GenerateRequest& r) {
-  t.section("", "How a token is chosen:");
-  t.add("max-new", r.max_new,
-        {.help = "Most tokens to add to each prompt.", .unit = "tokens", .range = at_least(1)});
-  t.add("ignore-eos", r.ignore_eos, {.help = "Go on after an end-of-text token."});
-  t.add("temperature", r.temperature,
-        {.help = "Divides the logits before sampling; 0 takes the most likely token.",
-         .range = at_least(0)});
-  t.add("top-k", r.top_k,
-        {.help = "Sample among the k most likely tokens; 0 keeps all.",
-         .unit = "tokens",
-         .range = at_least(0)});
-  t.add("top-p", r.top_p,
-        {.help = "Sample among the fewest tokens with this much probability; 1 keeps all.",
-         .range = {.lowest = 0, .highest = 1, .open_below = true}});
-  t.add("no-repeat-ngram", r.no_repeat_ngram,
-        {.help = "Never repeat a run of this many tokens; 0 allows it.",
-         .unit = "tokens",
-         .range = at_least(0)});
-  t.add("seed", r.seed, {.help = "Seed of the sampling.", .range = at_least(0)});
-}
-
 void describe(OptionTable& t, GenerateRequest& r) {
   t.section("", "Model and prompts:");
   describe_source(t, r.source);
@@ -33,7 +11,10 @@ void describe(OptionTable& t, GenerateRequest& r) {
         {.help = "File with one prompt a line; - reads standard input.", .unit = "file"});
   t.add("chat", r.chat, {.help = "Wrap each prompt in the model's chat template."});
   t.add("system", r.system, {.help = "System message of the chat template.", .unit = "text"});
-  describe_sampling(t, r);
+  t.section("", "How a token is chosen:");
+  describe_sampling(t, r.sampling);
+  t.add("ignore-eos", r.ignore_eos, {.help = "Go on after an end-of-text token."});
+  t.add("seed", r.seed, {.help = "Seed of the sampling.", .range = at_least(0)});
   t.section("", "How it runs:");
   t.add("batch", r.batch,
         {.help = "Prompts that are decoded together.", .unit = "sequences", .range = at_least(1)});
@@ -48,8 +29,7 @@ void check(const GenerateRequest& r) {
        "give exactly one of --prompt=<text> and --prompt-file=<file>");
   rule(r.chat || r.system.empty(), "--system needs --chat");
   rule(!r.stream || r.batch == 1, "--stream shows one prompt at a time: leave --batch at 1");
-  rule(r.temperature > 0 || (r.top_k == 0 && r.top_p == 1.0),
-       "--top-k and --top-p choose among samples: give --temperature greater than 0");
+  check_sampling(r.sampling);
 }
 
 }  // namespace

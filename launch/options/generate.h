@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launch/options/command_line.h"
+#include "launch/options/sampling.h"
 #include "launch/options/shared.h"
 
 namespace fathom::options {
@@ -16,12 +17,8 @@ struct GenerateRequest {
   std::string prompt_file;
   bool chat = false;
   std::string system;
-  int max_new = 128;
+  SamplingOptions sampling;
   bool ignore_eos = false;
-  double temperature = 0.0;  ///< 0: greedy
-  int top_k = 0;             ///< 0: off
-  double top_p = 1.0;        ///< 1: off
-  int no_repeat_ngram = 0;   ///< 0: off
   std::int64_t seed = 1;
   int batch = 1;
   bool stream = false;

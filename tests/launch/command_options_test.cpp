@@ -19,11 +19,11 @@ TEST(Generate, ReadsItsOptions) {
                                  "--max-new=5", "--chat", "--seed=8"});
   EXPECT_EQ(r.source.model, "m");
   EXPECT_EQ(r.prompt, "a # b");
-  EXPECT_EQ(r.temperature, 0.7);
-  EXPECT_EQ(r.top_k, 40);
-  EXPECT_EQ(r.top_p, 0.9);
-  EXPECT_EQ(r.no_repeat_ngram, 3);
-  EXPECT_EQ(r.max_new, 5);
+  EXPECT_EQ(r.sampling.temperature, 0.7);
+  EXPECT_EQ(r.sampling.top_k, 40);
+  EXPECT_EQ(r.sampling.top_p, 0.9);
+  EXPECT_EQ(r.sampling.no_repeat_ngram, 3);
+  EXPECT_EQ(r.sampling.max_new, 5);
   EXPECT_EQ(r.seed, 8);
   EXPECT_EQ(r.ranks.tp, 2);
   EXPECT_TRUE(r.stream);
@@ -56,13 +56,34 @@ TEST(Generate, RefusesContradictions) {
       "'max_new'", "'max-new'");
 }
 
-TEST(Evaluate, NeedsModelAndData) {
+TEST(Evaluate, ScoresRecordsOrAnswersOrBoth) {
   const auto r = parse_evaluate({"--checkpoint=c", "--data=d.h5", "--overlong=skip", "--dp=2"});
   EXPECT_EQ(r.overlong, train::Overlong::skip);
   EXPECT_EQ(r.ranks.dp, 2);
-  expect_error(
-      ErrorKind::usage, [] { parse_evaluate({"--model=m"}); },
-      "--data <tokens.h5 file> is required");
+  const auto both = parse_evaluate({"--model=m", "--data=d.h5", "--prompts=p.jsonl", "--seeds=1,2",
+                                    "--template=as-is", "--no-repeat-ngram=6", "--max-new=32"});
+  EXPECT_EQ(both.answer.seeds, (std::vector<int>{1, 2}));
+  EXPECT_EQ(both.answer.prompt_template, "as-is");
+  EXPECT_EQ(both.answer.sampling.no_repeat_ngram, 6);
+  EXPECT_EQ(both.answer.sampling.max_new, 32);
+  EXPECT_EQ(both.answer.sampling.temperature, 1.0) << "the published evaluators sample";
+  EXPECT_EQ(r.answer.seeds, (std::vector<int>{10, 20, 30, 40, 50}));
+}
+
+TEST(Evaluate, RefusesContradictions) {
+  const auto refused = [](Arguments arguments, const std::string& text) {
+    arguments.push_back("--model=m");
+    expect_error(
+        ErrorKind::usage, [&] { parse_evaluate(arguments); }, text);
+  };
+  refused({}, "--data=<tokens.h5>, --prompts=<file>, or both");
+  refused({"--data=d", "--answers=a"}, "--answers and --judge need questions");
+  refused({"--prompts=p", "--judge-against=a"}, "--judge-against needs --judge");
+  refused({"--prompts=p", "--seeds="}, "--seeds is empty");
+  refused({"--prompts=p", "--seeds=3,3"}, "a seed twice");
+  refused({"--prompts=p", "--temperature=0"}, "give one, as in --seeds=1");
+  refused({"--prompts=p", "--temperature=0", "--seeds=1", "--top-k=3"}, "--temperature greater");
+  refused({"--prompts=p", "--rouge=false"}, "--rouge=false scores nothing");
 }
 
 TEST(Checkpoint, TakesActionAndFolderByPosition) {
