@@ -89,6 +89,7 @@ void ParameterSet::make_parameters(const Declared& declared, const Tensor& value
     parameter.init_std = part.init_std;
     parameter.init_bound = part.init_bound;
     parameter.init_value = part.init_value;
+    parameter.lr_scale = part.lr_scale;
     parameters_.push_back(std::move(parameter));
     row += part.local_rows;
   }

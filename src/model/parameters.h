@@ -39,6 +39,7 @@ struct Parameter {
   double init_std = 0;    ///< of the normal distribution for random weights; 0 = not normal
   double init_bound = 0;  ///< of the uniform one in [-bound, bound); 0 = not uniform
   double init_value = 0;  ///< what either is around; alone, a constant
+  double lr_scale = 1;    ///< times the run's learning rate
 
   bool trainable() const { return slot != nullptr; }
   const Tensor& grad() const { return slot->grad(); }
@@ -55,6 +56,7 @@ struct PartDeclaration {
   bool owned = true;
   double init_std = 0, init_bound = 0, init_value = 0;
   bool frozen = false;  ///< never trained, whatever the run trains
+  double lr_scale = 1;
 };
 
 /// All parameters of one rank's stage. They are declared first, in the order of the forward pass,

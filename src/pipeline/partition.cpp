@@ -101,13 +101,14 @@ TeacherPartition teacher_partition(const DepthCosts& teacher, const Partition& s
   FATHOM_CHECK(stage_load.empty() || static_cast<int>(stage_load.size()) == stages,
                stage_load.size(), " loads for ", stages, " stages");
   for (const int layer : phi)
-    FATHOM_CHECK(layer >= 0 && layer < layers, "phi names teacher layer ", layer, " of ", layers);
+    FATHOM_CHECK(layer == kNoPartner || (layer >= 0 && layer < layers), "phi names teacher layer ",
+                 layer, " of ", layers);
 
   const auto displaced = [&](int stage, int begin, int end) {
     int count = 0;
     for (int l = student.begin(stage); l < student.end(stage); ++l) {
       const int partner = phi[static_cast<std::size_t>(l)];
-      if (partner < begin || partner >= end) ++count;
+      if (partner != kNoPartner && (partner < begin || partner >= end)) ++count;
     }
     return count;
   };
@@ -116,7 +117,8 @@ TeacherPartition teacher_partition(const DepthCosts& teacher, const Partition& s
       {}};
   for (int l = 0; l < student.layers(); ++l) {
     const int partner = phi[static_cast<std::size_t>(l)];
-    if (result.partition.stage_of(partner) != student.stage_of(l)) result.displaced.push_back(l);
+    if (partner != kNoPartner && result.partition.stage_of(partner) != student.stage_of(l))
+      result.displaced.push_back(l);
   }
   return result;
 }

@@ -53,6 +53,9 @@ struct TeacherPartition {
   std::vector<int> displaced;
 };
 
+/// phi(l) of a student layer that no loss compares with the teacher's.
+inline constexpr int kNoPartner = -1;
+
 /// The teacher's partition that puts as many phi(l) as possible on the stage of student layer l
 /// and, among those, balances the stages including `stage_load[s]`, what the student costs there
 /// (same unit; empty for none). Throws Error(config) when the teacher has fewer layers than there

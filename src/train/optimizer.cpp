@@ -55,6 +55,7 @@ void Optimizer::step(double lr, double gradient_scale) {
   update.correction2 = static_cast<float>(1 - std::pow(config_.beta2, count));
   for (const model::Parameter& parameter : parameters_.parameters()) {
     if (!parameter.trainable()) continue;
+    update.lr = static_cast<float>(lr * parameter.lr_scale);
     update.weight_decay = decays(parameter) ? static_cast<float>(config_.weight_decay) : 0.0f;
     kernels::adamw(update, parameter.value, parameter.grad(), first_moment(parameter),
                    second_moment(parameter));

@@ -160,14 +160,18 @@ TEST(TeacherPartition, EqualsExhaustiveSearchForAnyMap) {
     const auto costs = random_costs(teacher_layers, random);
     std::vector<int> phi;
     for (int l = 0; l < student_layers; ++l)
-      phi.push_back(static_cast<int>(random() % static_cast<unsigned>(teacher_layers)));
+      phi.push_back(random() % 4 == 0
+                        ? kNoPartner
+                        : static_cast<int>(random() % static_cast<unsigned>(teacher_layers)));
     std::vector<double> load;
     for (int s = 0; s < stages; ++s) load.push_back(static_cast<double>(random() % 5));
 
     const auto measure = [&](const Partition& partition) {
       int displaced = 0;
-      for (int l = 0; l < student_layers; ++l)
-        displaced += partition.stage_of(phi[static_cast<std::size_t>(l)]) != student.stage_of(l);
+      for (int l = 0; l < student_layers; ++l) {
+        const int partner = phi[static_cast<std::size_t>(l)];
+        displaced += partner != kNoPartner && partition.stage_of(partner) != student.stage_of(l);
+      }
       auto loads = stage_costs(costs, partition);
       for (std::size_t s = 0; s < loads.size(); ++s) loads[s] += load[s];
       return quality(displaced, loads);
