@@ -8,8 +8,9 @@ namespace fathom::model {
 namespace {
 
 bool divides(const ModelSpec& spec, std::int64_t tp) {
-  const bool kv = spec.kv_heads % tp == 0 || tp % spec.kv_heads == 0;
-  return spec.heads % tp == 0 && kv && spec.ffn % tp == 0 && spec.vocab >= tp;
+  // Ranks take whole groups of a key/value head and its queries, or share one head between them.
+  const bool heads = tp <= spec.kv_heads || (tp % spec.kv_heads == 0 && spec.heads % tp == 0);
+  return heads && spec.ffn % tp == 0 && spec.vocab >= tp;
 }
 
 }  // namespace
@@ -29,11 +30,20 @@ Shard make_shard(const ModelSpec& spec, int rank, int size, std::int64_t loss_vo
   Shard shard;
   shard.rank = rank;
   shard.size = size;
-  shard.heads = spec.heads / size;
-  shard.first_head = rank * shard.heads;
-  shard.kv_heads = std::max<std::int64_t>(1, spec.kv_heads / size);
-  shard.first_kv_head = rank * spec.kv_heads / size;
-  shard.kv_replicas = static_cast<int>(std::max<std::int64_t>(1, size / spec.kv_heads));
+  if (size <= spec.kv_heads) {
+    // Where the number does not divide, some ranks have one group more.
+    const std::int64_t group = spec.heads / spec.kv_heads;
+    shard.first_kv_head = rank * spec.kv_heads / size;
+    shard.kv_heads = (rank + 1) * spec.kv_heads / size - shard.first_kv_head;
+    shard.first_head = shard.first_kv_head * group;
+    shard.heads = shard.kv_heads * group;
+  } else {
+    shard.kv_replicas = size / static_cast<int>(spec.kv_heads);
+    shard.first_kv_head = rank / shard.kv_replicas;
+    shard.kv_heads = 1;
+    shard.heads = spec.heads / size;
+    shard.first_head = rank * shard.heads;
+  }
   shard.ffn = spec.ffn / size;
   shard.first_ffn = rank * shard.ffn;
   const std::int64_t each = (loss_vocab + size - 1) / size;

@@ -68,6 +68,26 @@ TEST(Shard, DividesHeadsAndColumns) {
   }
 }
 
+// A head stays whole and with the queries that read it; ranks differ by one of them at most.
+TEST(Shard, DividesHeadsUnevenly) {
+  for (const auto& [heads, kv_heads, tp] : {std::tuple{9, 3, 2}, {25, 25, 4}, {10, 5, 3}}) {
+    const ModelSpec spec = make_spec(heads, kv_heads, 96, 100);
+    std::int64_t next = 0, next_kv = 0;
+    for (int rank = 0; rank < tp; ++rank) {
+      const Shard shard = make_shard(spec, rank, tp, 100);
+      EXPECT_EQ(shard.first_head, next);
+      EXPECT_EQ(shard.first_kv_head, next_kv);
+      EXPECT_EQ(shard.heads * kv_heads, shard.kv_heads * heads);
+      EXPECT_EQ(shard.kv_heads, kv_heads / tp + (shard.kv_heads > kv_heads / tp ? 1 : 0));
+      EXPECT_EQ(shard.kv_replicas, 1);
+      next += shard.heads;
+      next_kv += shard.kv_heads;
+    }
+    EXPECT_EQ(next, heads);
+    EXPECT_EQ(next_kv, kv_heads);
+  }
+}
+
 // More ranks than key/value heads: consecutive ranks hold the same one, and each rank's query heads
 // read the head that they read in the whole model.
 TEST(Shard, ReplicatesKeyValueHeads) {
@@ -86,17 +106,18 @@ TEST(Shard, ReplicatesKeyValueHeads) {
 
 TEST(Shard, RefusesWhatDoesNotDivideAndSaysWhatDoes) {
   const ModelSpec spec = make_spec(9, 3, 576 * 9, 49152);  // SmolLM2's heads
-  EXPECT_EQ(model::allowed_tp(spec), "1, 3, 9");
+  EXPECT_EQ(model::allowed_tp(spec), "1, 2, 3, 9");
   expect_error(
-      ErrorKind::config, [&] { make_shard(spec, 0, 2, spec.vocab); }, "grid.tp = 2",
-      "9 attention heads", "3 key/value heads", "allowed: 1, 3, 9");
+      ErrorKind::config, [&] { make_shard(spec, 0, 4, spec.vocab); }, "grid.tp = 4",
+      "9 attention heads", "3 key/value heads", "allowed: 1, 2, 3, 9");
 }
 
 TEST(Shard, AsksEveryDivisor) {
-  EXPECT_EQ(model::allowed_tp(make_spec(12, 12, 30, 100)), "1, 2, 3, 6");    // ffn
-  EXPECT_EQ(model::allowed_tp(make_spec(12, 4, 48, 100)), "1, 2, 4, 12");    // 3, 6: not 4's
-  EXPECT_EQ(model::allowed_tp(make_spec(8, 8, 64, 3)), "1, 2");              // vocabulary
-  EXPECT_EQ(model::allowed_tp(make_spec(25, 25, 6400, 50257)), "1, 5, 25");  // GPT-2 XL
+  EXPECT_EQ(model::allowed_tp(make_spec(12, 12, 30, 100)), "1, 2, 3, 5, 6, 10");  // ffn
+  EXPECT_EQ(model::allowed_tp(make_spec(12, 4, 48, 100)), "1, 2, 3, 4, 12");      // 6, 8: not 4's
+  EXPECT_EQ(model::allowed_tp(make_spec(8, 8, 64, 3)), "1, 2");                   // vocabulary
+  EXPECT_EQ(model::allowed_tp(make_spec(25, 25, 6400, 50257)),                    // GPT-2 XL
+            "1, 2, 4, 5, 8, 10, 16, 20, 25");
 }
 
 }  // namespace

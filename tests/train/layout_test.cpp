@@ -118,6 +118,7 @@ class Layout : public ::testing::TestWithParam<comm::GridShape> {
   static void SetUpTestSuite() {
     files_ = new testing::SharedDirectory(test::world(), [](const std::filesystem::path& folder) {
       small::write_models(folder);
+      testing::write_model(folder / "uneven", {.hidden = 96, .heads = 6, .kv_heads = 3}, 5);
       testing::write_tokens(folder / "tokens.h5", 240, 2, 40, small::kVocab, 3);
     });
     batches_ = new Batches(*files_ / "tokens.h5");
@@ -185,6 +186,19 @@ TEST_P(Layout, BfloatTeacher) {
   // ranks can tip a rounding.
   const double slack = GetParam().tp > 1 ? 20 : 1;
   expect_same_training(train_together(config, 5), train_alone(whole, 5), slack);
+}
+
+// Three key/value heads over two ranks: one of them has twice the other's.
+TEST_P(Layout, UnevenHeads) {
+  constexpr int kKeyValueHeads = 3;
+  if (GetParam().tp > kKeyValueHeads) return;  // refused, see ShardTest
+  const auto changed = [](TrainConfig config) {
+    config.model.path = *files_ / "uneven";
+    config.teacher.path = *files_ / "uneven";
+    return config;
+  };
+  expect_same_training(train_together(changed(config()), 10),
+                       train_alone(changed(small::config(files_->path())), 10));
 }
 
 std::string name_of(const ::testing::TestParamInfo<comm::GridShape>& info) {
