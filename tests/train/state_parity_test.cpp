@@ -1,0 +1,205 @@
+// MTA on top of forward KL as PyTorch computed it, on every grid of this rank count: the terms, all
+// gradients and three AdamW steps, the projectors' included.
+
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../mpi_main.h"
+#include "checkpoints/safetensors.h"
+#include "core/parameter_names.h"
+#include "methods/mta/loss.h"
+#include "tests/train/small_distillation.h"
+#include "train/probe.h"
+
+namespace fathom::train {
+namespace {
+
+using checkpoints::SafetensorsReader;
+using nlohmann::json;
+
+const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+methods::mta::Settings settings_of(const json& options) {
+  methods::mta::Settings settings;
+  for (const auto& pair : options.at("key_layers"))
+    settings.layers.push_back({pair.at(0).get<int>(), pair.at(1).get<int>()});
+  for (const auto& level : options.at("levels"))
+    settings.levels.push_back(level == "word" ? methods::mta::Level::words
+                                              : methods::mta::Level::phrases);
+  settings.dsa_weight = options.at("lambda_dsa");
+  settings.hid_weight = options.at("lambda_hid");
+  return settings;
+}
+
+data::spans::TokenSpans spans_of(const json& spans, const data::MicroBatch& batch,
+                                 std::int64_t sequence) {
+  const auto row = static_cast<std::size_t>(batch.sample_index[static_cast<std::size_t>(sequence)]);
+  data::spans::TokenSpans found;
+  for (const auto& span : spans.at("word").at(row))
+    found.words.push_back({span.at(0).get<int>(), span.at(1).get<int>()});
+  for (const auto& span : spans.at("phrase").at(row))
+    found.phrases.push_back({span.at(0).get<int>(), span.at(1).get<int>()});
+  return found;
+}
+
+// The teacher's key/value heads: more tensor ranks would have to share one in unequal parts.
+constexpr int kTeacherHeads = 3;
+
+struct Case {
+  std::string name;
+  comm::GridShape grid;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* name : {"mta-llama", "mta-llama-words"})
+    for (const comm::GridShape& grid : small::grids(small::launched_ranks()))
+      if (grid.tp <= kTeacherHeads) all.push_back({name, grid});
+  return all;
+}
+
+class StateParity : public ::testing::TestWithParam<Case> {
+ protected:
+  StateParity()
+      : folder_(kGolden + "methods/" + GetParam().name),
+        device_(make_cpu_device(std::size_t{1} << 28)),
+        grid_(test::world(), GetParam().grid) {
+    std::ifstream(folder_ + "/expected.json") >> expected_;
+    TrainConfig config;
+    config.model.path = kGolden + "models/llama";
+    config.teacher.path = kGolden + "methods/teacher-llama";
+    config.grid.tp = GetParam().grid.tp;
+    config.grid.pp = GetParam().grid.pp;
+    config.grid.dp = GetParam().grid.dp;
+    config.loss = {.ce_weight = 0, .kd_weight = 1, .chunk_rows = 16};
+    config.optim = {
+        .lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .decay = Decay::all, .clip = 1.0};
+    const EnginePlan plan = make_engine_plan(config);
+    methods::mta::Settings settings = settings_of(expected_.at("options"));
+    settings.student_width = plan.student.hidden;
+    settings.teacher_width = plan.teacher->hidden;
+    Engine::Losses losses;
+    losses.push_back(std::make_unique<methods::mta::MtaLoss>(
+        *device_, grid_.dp(), settings,
+        [spans = expected_.at("options").at("spans")](const data::MicroBatch& batch,
+                                                      std::int64_t sequence) {
+          return spans_of(spans, batch, sequence);
+        },
+        grid_.place().pp == 0));
+    engine_ = std::make_unique<Engine>(*device_, grid_, config, plan, true, std::move(losses));
+    engine_->load_initial_weights();
+    load_projectors(settings);
+    batch_ = read_padded_batch(config.model.path + "/inputs.safetensors");
+    config_ = config;
+  }
+
+  // The golden projector k belongs to the k-th key layer; ours is named after the student's layer.
+  void load_projectors(const methods::mta::Settings& settings) {
+    const SafetensorsReader reader(folder_ + "/params.safetensors");
+    for (std::size_t k = 0; k < settings.layers.size(); ++k)
+      for (const char* part : {".weight", ".bias"}) {
+        const std::string ours = std::string(kMethodPrefix) + "mta.projector." +
+                                 std::to_string(settings.layers[k].student) + part;
+        const std::string golden = "projector." + std::to_string(k) + part;
+        golden_names_["grad." + ours] = "grad." + golden;
+        const model::Parameter* parameter = engine_->student().parameters().find(ours);
+        if (parameter != nullptr)
+          model::piece_from_host(*parameter, parameter->value, parameter->pieces.front(),
+                                 reader.read_f32(golden));
+      }
+  }
+
+  data::RoleCounts counts() const {
+    return data::RoleCounts(data::count(
+        data::from_padded(batch_.ids, batch_.mask, batch_.labels, batch_.rows, batch_.length,
+                          static_cast<std::int32_t>(engine_->student().spec().vocab))));
+  }
+
+  double term(const std::string& name) const {
+    for (const methods::StateTerm& term : engine_->state_terms())
+      if (term.name == name) return term.sum / term.count;
+    ADD_FAILURE() << "no term " << name;
+    return 0;
+  }
+
+  double total(const model::LossSums& sums) const {
+    double loss = sums.divergence / static_cast<double>(sums.tokens);
+    for (const methods::StateTerm& term : engine_->state_terms())
+      loss += term.weight * term.sum / term.count;
+    return loss;
+  }
+
+  std::string folder_;
+  json expected_;
+  std::unique_ptr<Device> device_;
+  comm::ProcessGrid grid_;
+  TrainConfig config_;
+  std::unique_ptr<Engine> engine_;
+  std::map<std::string, std::string> golden_names_;
+  PaddedBatch batch_;
+};
+
+TEST_P(StateParity, TermsAndGradients) {
+  const ProbeResult result = probe(*engine_, batch_, true);
+  const json& terms = expected_.at("terms");
+  for (const char* name : {"dsa", "hid"}) {
+    const double value = terms.at(name);
+    EXPECT_NEAR(term(std::string("mta_") + name), value, 2e-5 * value) << name;
+  }
+  const double loss = expected_.at("loss");
+  EXPECT_NEAR(total(result.sums), loss, 2e-5 * loss);
+  const double gradient_norm = expected_.at("grad_norm");
+  EXPECT_NEAR(engine_->optimizer().gradient_norm(grid_), gradient_norm, 2e-4 * gradient_norm);
+  if (test::world().rank() != 0) return;
+  const SafetensorsReader gradients(folder_ + "/grads.safetensors");
+  int compared = 0;
+  for (const auto& [name, tensor] : result.tensors) {
+    if (name.compare(0, 5, "grad.") != 0) continue;
+    const auto renamed = golden_names_.find(name);
+    const std::string golden =
+        renamed != golden_names_.end() ? renamed->second : "grad.student." + name.substr(5);
+    const std::vector<float> theirs = gradients.read_f32(golden);
+    std::vector<float> difference = tensor.values;
+    ASSERT_EQ(difference.size(), theirs.size()) << name;
+    for (std::size_t i = 0; i < theirs.size(); ++i) difference[i] -= theirs[i];
+    EXPECT_LT(norm(difference), 2e-3 * norm(theirs) + 1e-6 * gradient_norm) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, static_cast<int>(gradients.tensors().size()));
+}
+
+TEST_P(StateParity, ThreeAdamWSteps) {
+  const json& train = expected_.at("train");
+  const std::int64_t vocab = engine_->student().spec().vocab;
+  for (std::size_t step = 0; step <= 3; ++step) {
+    const auto sums = engine_->forward_backward(rows_of_rank(batch_, grid_, vocab), counts(),
+                                                static_cast<std::int64_t>(step));
+    const double expected = train.at("losses").at(step);
+    EXPECT_NEAR(total(sums), expected, 2e-4 * expected) << step;
+    if (step == 3) break;
+    const double gradient_norm = engine_->optimizer().gradient_norm(grid_);
+    const double expected_norm = train.at("grad_norms").at(step);
+    EXPECT_NEAR(gradient_norm, expected_norm, 2e-3 * expected_norm) << step;
+    engine_->optimizer().step(config_.optim.lr, clip_factor(gradient_norm, config_.optim.clip));
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.name + "_" + small::name_of(info.param.grid);
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGrids, StateParity, ::testing::ValuesIn(cases()), name_of);
+
+}  // namespace
+}  // namespace fathom::train
