@@ -332,15 +332,13 @@ TEST_F(Align, StructureOfThreeTokens) {
   EXPECT_NEAR(run(s, {.dsa_weight = 1}, values).sums.dsa, 0.338336, 1e-6);
 }
 
-// Blocks of queries give what one block gives: a sequence of 1,100 needs two, and twice the same
-// token stream has half the importance at each place.
+// Scores of 1,100 queries take two blocks.
 TEST_F(Align, ImportanceOfALongSequence) {
   const std::int64_t length = 1100, width = 6;
   const Doubles values = sixty_fourths(length * width, 5);
   const Tensor importance = Tensor::empty(*device_, {length});
   kernels::token_importance(upload(values, length, width), importance);
   const Doubles expected = defined_importance(values.data(), length, width);
-  // Each is a mean of 1,100 softmax weights with an exponential of at most 2 ulp and scores of ~10.
   expect_close(to_host(importance), expected, tolerance(expected, length), "importance");
 }
 
