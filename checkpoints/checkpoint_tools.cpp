@@ -138,7 +138,15 @@ void export_safetensors(CheckpointReader& reader, const std::filesystem::path& f
   write_safetensors_folder(
       folder, plan,
       [&](const SafetensorsPlan& tensor, SafetensorsSink& sink) {
-        export_tensor(reader, tensor, sink);
+        const auto change = options.changes.find(tensor.name);
+        if (change == options.changes.end()) {
+          export_tensor(reader, tensor, sink);
+          return;
+        }
+        std::vector<float> values(static_cast<std::size_t>(element_count(tensor.shape)));
+        reader.read(tensor.name, whole(tensor.shape), values.data());
+        change->second(values);
+        sink.put(values);
       },
       options.shard_bytes);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct ExportOptions {
   /// Which tensors; by default all but optimizer moments ('#' in the name) and a method's own
   /// parameters.
   std::function<bool(const std::string& name)> wanted = {};
+  /// Tensors that are changed on the way: each is read whole and handed over.
+  std::map<std::string, std::function<void(std::vector<float>& values)>> changes = {};
   DType dtype = DType::f32;  ///< of floating-point tensors; f32 or bf16
   std::uint64_t shard_bytes = kDefaultShardBytes;
 };

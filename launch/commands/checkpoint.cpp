@@ -7,6 +7,8 @@
 #include "core/log.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
+#include "methods/adapters/adapter_config.h"
+#include "train/adapter_folder.h"
 #include "train/run_state.h"
 
 namespace fathom::launch {
@@ -28,10 +30,22 @@ void export_folder(const std::filesystem::path& checkpoint,
   const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
   const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
   const std::filesystem::path output(request.output);
+  std::map<std::string, std::function<void(std::vector<float>&)>> changes;
+  if (!state.adapter.empty() && request.adapter == options::AdapterExport::merged)
+    changes = train::merge_changes(
+        reader, methods::adapters::parse_adapter_config(state.adapter, checkpoint.string()), spec);
+  if (request.adapter == options::AdapterExport::peft) {
+    require(!state.adapter.empty(), ErrorKind::config, checkpoint.string(),
+            ": --adapter=peft, but this run trained no adapter");
+    train::write_adapter_folder(reader, state.adapter, spec, output);
+    log_info("exported the adapter of ", checkpoint.string(), " to ", output.string());
+    return;
+  }
   std::filesystem::create_directories(output);
   checkpoints::export_safetensors(
       reader, output,
       {.wanted = {},
+       .changes = changes,
        .dtype = request.dtype,
        .shard_bytes = static_cast<std::uint64_t>(request.max_shard_gib * (1 << 30))});
   files::write_text_atomically(output / "config.json", model::config_json(spec, request.dtype));

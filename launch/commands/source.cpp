@@ -2,6 +2,7 @@
 
 #include "checkpoints/run_folder.h"
 #include "core/files.h"
+#include "methods/adapters/adapter_config.h"
 #include "train/hf_weights.h"
 #include "train/run_state.h"
 
@@ -31,6 +32,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   result.config.grid.dp = ranks.dp;
   result.config.model.frozen_dtype = source.dtype;
   model::ModelSpec spec;
+  methods::adapters::AdapterSpec adapter;
   if (source.checkpoint.empty()) {
     spec = train::read_model_spec(source.model);
   } else {
@@ -40,20 +42,24 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
     const auto manifest = checkpoints::load_manifest(result.checkpoint);
     const auto state = train::parse_run_state(manifest.run.state, result.checkpoint.string());
     spec = model::parse_config(state.model_config, result.checkpoint.string() + " (model_config)");
+    if (!state.adapter.empty())
+      adapter = methods::adapters::parse_adapter_config(state.adapter,
+                                                        result.checkpoint.string() + " (adapter)");
   }
   result.plan = train::plan_for(spec, result.config);
+  result.plan.set_adapter(adapter, source.adapter);
   return result;
 }
 
 void load_source(train::Engine& engine, const SourcePlan& source) {
   if (source.checkpoint.empty()) {
-    model::load_parameters(engine.student().parameters(),
-                           train::HfWeights(source.source.model, source.plan.student.family));
+    engine.load_student(train::HfWeights(source.source.model, source.plan.student.family));
     return;
   }
   auto reader = checkpoints::CheckpointReader::open(engine.grid().world(), source.checkpoint,
                                                     {.verify = true});
   train::restore(engine, reader, false);
+  engine.weights_changed();
 }
 
 }  // namespace fathom::launch

@@ -19,6 +19,9 @@ void describe(OptionTable& t, CheckpointRequest& r) {
   t.add("tensors", r.tensors, {.help = "List every tensor with shape, type and pieces."});
   t.section("", "export:");
   t.add("output", r.output, {.help = "Folder to write; must not exist yet.", .unit = "folder"});
+  t.add("adapter", r.adapter,
+        {.help = "The model with its adapter merged into the weights, or the adapter alone as a "
+                 "folder that peft loads."});
   t.add("dtype", r.dtype, {.help = "Storage of the exported weights."});
   t.add("max-shard-gib", r.max_shard_gib,
         {.help = "Largest safetensors file; a bigger model becomes several.",

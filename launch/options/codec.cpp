@@ -57,6 +57,22 @@ std::string Codec<std::vector<int>>::print(const std::vector<int>& value) {
   return text;
 }
 
+std::optional<std::vector<std::string>> Codec<std::vector<std::string>>::parse(
+    std::string_view text) {
+  std::vector<std::string> list;
+  for (std::string_view part : split_list(text)) {
+    if (part.empty()) return std::nullopt;
+    list.emplace_back(part);
+  }
+  return list;
+}
+
+std::string Codec<std::vector<std::string>>::print(const std::vector<std::string>& value) {
+  std::string text;
+  for (const std::string& item : value) text += (text.empty() ? "" : ",") + item;
+  return text;
+}
+
 std::optional<train::LayerChoice> Codec<train::LayerChoice>::parse(std::string_view text) {
   constexpr std::string_view every = "every:";
   train::LayerChoice choice;

@@ -74,6 +74,14 @@ struct Codec<std::vector<int>> {
   static std::string print(const std::vector<int>& value);
 };
 
+/// "q_proj,v_proj"; the empty text is the empty list.
+template <>
+struct Codec<std::vector<std::string>> {
+  static std::string type() { return "list of names"; }
+  static std::optional<std::vector<std::string>> parse(std::string_view text);
+  static std::string print(const std::vector<std::string>& value);
+};
+
 /// "0,3,6" or "every:3".
 template <>
 struct Codec<train::LayerChoice> {
@@ -113,6 +121,8 @@ struct Codec<E> {
 using methods::mta::Granularity;
 using methods::mta::PairNormalisation;
 using methods::mta::SpanRegion;
+using AdapterKind = methods::adapters::Kind;
+using ControlSites = methods::adapters::Sites;
 using train::Decay;
 using train::Divergence;
 using train::FaultKind;
@@ -171,6 +181,19 @@ template <>
 inline constexpr std::array enum_words<Normalise> = {
     Word<Normalise>{"tokens", Normalise::tokens},
     Word<Normalise>{"sequences", Normalise::sequences}};
+template <>
+inline constexpr std::array enum_words<AdapterKind> = {
+    Word<AdapterKind>{"none", AdapterKind::none},
+    Word<AdapterKind>{"lora", AdapterKind::lora},
+    Word<AdapterKind>{"dora", AdapterKind::dora},
+    Word<AdapterKind>{"vera", AdapterKind::vera},
+    Word<AdapterKind>{"loreft", AdapterKind::loreft},
+    Word<AdapterKind>{"parallel_control", AdapterKind::parallel_control}};
+template <>
+inline constexpr std::array enum_words<ControlSites> = {
+    Word<ControlSites>{"both", ControlSites::both},
+    Word<ControlSites>{"attention", ControlSites::attention},
+    Word<ControlSites>{"mlp", ControlSites::mlp}};
 template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},

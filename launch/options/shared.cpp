@@ -7,6 +7,10 @@ void describe_source(OptionTable& table, ModelSource& source) {
   table.add("checkpoint", source.checkpoint,
             {.help = "Checkpoint to load, or a run folder, whose newest checkpoint is taken.",
              .unit = "folder"});
+  table.add(
+      "adapter", source.adapter,
+      {.help = "Adapter folder to put on --model, as peft writes it; a checkpoint has its own.",
+       .unit = "folder"});
   table.add("dtype", source.dtype, {.help = "Storage of the weights."});
 }
 
@@ -14,6 +18,8 @@ void check_source(const ModelSource& source) {
   require(source.model.empty() != source.checkpoint.empty(), ErrorKind::usage,
           source.model.empty() ? "give a model: --model=<folder> or --checkpoint=<folder>"
                                : "--model and --checkpoint exclude each other; give one");
+  require(source.adapter.empty() || source.checkpoint.empty(), ErrorKind::usage,
+          "--adapter belongs to --model; a checkpoint holds its own adapter");
 }
 
 void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {

@@ -11,6 +11,7 @@ namespace fathom::options {
 struct ModelSource {
   std::string model;       ///< Hugging Face folder
   std::string checkpoint;  ///< checkpoint folder, or a run folder (its newest checkpoint)
+  std::string adapter;     ///< adapter folder to put on a Hugging Face model; may be empty
   DType dtype = DType::f32;
 };
 

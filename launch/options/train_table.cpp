@@ -87,6 +87,48 @@ void describe_model(OptionTable& t, train::ModelConfig& c) {
   t.add("frozen_dtype", c.frozen_dtype, {.help = "Storage of frozen weights."});
 }
 
+void describe_adapter(OptionTable& t, train::AdapterConfig& c) {
+  methods::adapters::AdapterSpec& spec = c.spec;
+  t.section("adapter", "What is trained instead of the model, which is frozen then");
+  t.add(
+      "kind", spec.kind,
+      {.help = "Low-rank products beside linear layers (lora, dora, vera), edits of prompt states "
+               "(loreft), or controls beside whole blocks (parallel_control)."});
+  t.add("path", c.path,
+        {.help = "Adapter folder to start from, as peft writes it; it says what the adapter is.",
+         .unit = "folder",
+         .on_resume = moved_file});
+  t.add("rank", spec.rank, {.help = "Rank of each product.", .range = within(1, any_int)});
+  t.add("alpha", spec.alpha,
+        {.help = "lora, dora: the product is multiplied by alpha / rank.", .range = above(0)});
+  t.add("rslora", spec.rslora, {.help = "lora, dora: by alpha / sqrt(rank) instead."});
+  t.add(
+      "dropout", spec.dropout,
+      {.help = "lora, dora, vera: probability on the product's input.", .range = from_below(0, 1)});
+  t.add(
+      "targets", spec.targets,
+      {.help = "lora, dora, vera: linear layers by the end of their names, such as q_proj,v_proj; "
+               "all-linear for all of them; regex:... for whole names. Empty takes what peft "
+               "takes for the family."});
+  t.add("layers", spec.layers,
+        {.help = "Layers that get an adapter, counted from 0; empty means all.",
+         .range = at_least(0)});
+  t.add("d_initial", spec.d_initial, {.help = "vera: start of the scales between the products."});
+  t.add("sites", spec.sites, {.help = "parallel_control: beside attention, the MLP, or both."});
+  t.add("control_scale", spec.control_scale,
+        {.help = "parallel_control: the control is multiplied by this."});
+  t.add("prefix", spec.prefix,
+        {.help = "loreft: positions edited at the start of each prompt.",
+         .unit = "tokens",
+         .range = at_least(0)});
+  t.add("suffix", spec.suffix,
+        {.help = "loreft: positions edited at its end.", .unit = "tokens", .range = at_least(0)});
+  t.add("tied", spec.tied, {.help = "loreft: one edit for both ends of the prompt."});
+  t.add(
+      "train", c.train,
+      {.help = "Parameters of the model that are trained beside the adapter, by shell patterns."});
+}
+
 void describe_teacher(OptionTable& t, train::TeacherConfig& c) {
   t.section("teacher", "The model to distil from; never trained");
   t.add("path", c.path,
@@ -339,6 +381,7 @@ void describe_rest(OptionTable& t, train::TrainConfig& config) {
 void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_run(table, config.run);
   describe_model(table, config.model);
+  describe_adapter(table, config.adapter);
   describe_teacher(table, config.teacher);
   describe_data(table, config.data);
   describe_spans(table, config.spans);

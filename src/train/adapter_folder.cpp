@@ -5,7 +5,9 @@
 
 #include "core/files.h"
 #include "methods/adapters/adapter_config.h"
+#include "methods/adapters/merge.h"
 #include "methods/adapters/tensors.h"
+#include "model/family.h"
 
 namespace fathom::train {
 namespace {
@@ -74,27 +76,54 @@ void AdapterFolder::read(const model::Parameter& parameter, const model::Piece& 
                out);
 }
 
-void write_adapter_folder(checkpoints::CheckpointReader& reader, const adapters::AdapterSpec& spec,
-                          const model::ModelSpec& model, const std::string& base,
-                          const std::filesystem::path& folder) {
+namespace {
+
+std::vector<float> read_whole(checkpoints::CheckpointReader& reader, const std::string& name) {
+  const checkpoints::Shape shape = reader.at(name).shape;
+  std::vector<float> values(static_cast<std::size_t>(checkpoints::element_count(shape)));
+  reader.read(name, checkpoints::whole(shape), values.data());
+  return values;
+}
+
+}  // namespace
+
+void write_adapter_folder(checkpoints::CheckpointReader& reader, const std::string& config,
+                          const model::ModelSpec& model, const std::filesystem::path& folder) {
+  const auto spec = adapters::parse_adapter_config(config, reader.folder().string());
   std::filesystem::create_directories(folder);
   std::vector<checkpoints::SafetensorsPlan> plan;
-  std::map<std::string, adapters::AdapterTensor> by_name;
+  std::map<std::string, std::string> ours;
   for (const adapters::AdapterTensor& tensor : adapters::tensors(spec, model)) {
     const std::string name = adapters::stored_name(tensor.name);
     plan.push_back({name, checkpoints::Element::f32, shape_of(tensor.shape)});
-    by_name[name] = tensor;
+    reader.at(tensor.name, plan.back().shape);
+    ours[name] = tensor.name;
   }
   checkpoints::write_safetensors(
       folder / kWeightsName, std::move(plan),
       [&](const checkpoints::SafetensorsPlan& entry, checkpoints::SafetensorsSink& sink) {
-        const adapters::AdapterTensor& tensor = by_name.at(entry.name);
-        reader.at(tensor.name, entry.shape);
-        std::vector<float> values(static_cast<std::size_t>(tensor.shape.elements()));
-        reader.read(tensor.name, checkpoints::whole(entry.shape), values.data());
-        sink.put(values);
+        sink.put(read_whole(reader, ours.at(entry.name)));
       });
-  files::write_text_atomically(folder / kConfigName, adapters::adapter_config(spec, model, base));
+  files::write_text_atomically(folder / kConfigName, config);
+}
+
+std::map<std::string, std::function<void(std::vector<float>&)>> merge_changes(
+    checkpoints::CheckpointReader& reader, const adapters::AdapterSpec& spec,
+    const model::ModelSpec& model) {
+  require(adapters::mergeable(spec), ErrorKind::config, reader.folder().string(), ": ",
+          adapters::to_string(spec.kind),
+          " acts on hidden states and cannot become a part of the weights; export it with "
+          "--adapter=peft");
+  std::map<std::string, std::function<void(std::vector<float>&)>> changes;
+  const auto layout = model::names_of(model.family).layout;
+  for (const adapters::Module& module : adapters::linear_modules(model))
+    if (adapters::targets(spec, module.name, module.layer))
+      changes[module.name + ".weight"] = [&reader, spec, module,
+                                          layout](std::vector<float>& weight) {
+        const auto read = [&](const std::string& name) { return read_whole(reader, name); };
+        adapters::merge(spec, module, layout, read, weight);
+      };
+  return changes;
 }
 
 }  // namespace fathom::train

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 
 #include "checkpoints/checkpoint_reader.h"
 #include "checkpoints/safetensors.h"
@@ -28,9 +30,14 @@ class AdapterFolder : public model::WeightSource {
 };
 
 /// Writes the adapter of a checkpoint as a folder that peft loads (LoRA, DoRA, VeRA) or that we do.
-/// `base` is what the folder names as its base model.
-void write_adapter_folder(checkpoints::CheckpointReader& reader,
-                          const methods::adapters::AdapterSpec& spec, const model::ModelSpec& model,
-                          const std::string& base, const std::filesystem::path& folder);
+/// `config` is its adapter_config.json.
+void write_adapter_folder(checkpoints::CheckpointReader& reader, const std::string& config,
+                          const model::ModelSpec& model, const std::filesystem::path& folder);
+
+/// The changes that merge a checkpoint's adapter into an exported model; see ExportOptions. The
+/// reader must outlive them. Throws Error(config) for a kind that cannot be merged.
+std::map<std::string, std::function<void(std::vector<float>&)>> merge_changes(
+    checkpoints::CheckpointReader& reader, const methods::adapters::AdapterSpec& spec,
+    const model::ModelSpec& model);
 
 }  // namespace fathom::train
