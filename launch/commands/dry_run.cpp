@@ -7,6 +7,8 @@
 #include "pipeline/planner.h"
 #include "pipeline/schedule.h"
 #include "train/footprint.h"
+#include "train/state_losses.h"
+#include "train/state_routes.h"
 
 namespace fathom::launch {
 namespace {
@@ -29,6 +31,28 @@ void print_memory(std::ostream& out, const train::TrainConfig& config,
         << std::setw(13) << mib(f.activations) << std::setw(9) << mib(f.head) << std::setw(10)
         << mib(f.total()) << "\n";
   }
+}
+
+// What losses on hidden states add to the messages between stages.
+void print_routes(std::ostream& out, const train::TrainConfig& config,
+                  const train::EnginePlan& plan) {
+  const auto sites = train::state_sites(plan);
+  if (sites.empty()) return;
+  const train::StateRoutes routes(plan.student_layers, &*plan.teacher_layers, sites);
+  for (std::size_t k = 0; k < plan.mta_layers.size(); ++k)
+    out << "mta: student state " << plan.mta_layers[k].student << ", teacher state "
+        << plan.mta_layers[k].teacher << ", on stage " << routes.stage_of_site(k) << "\n";
+  const double tokens =
+      static_cast<double>(config.batch.micro_batch) * static_cast<double>(plan.context);
+  for (const train::StateRoute& route : routes.routes()) {
+    const bool student = route.state.side == methods::Side::student;
+    const double bytes =
+        4 * tokens * static_cast<double>(student ? plan.student.hidden : plan.teacher->hidden);
+    out << "moves: state " << route.state.layer << " of the " << (student ? "student" : "teacher")
+        << " from stage " << route.from << " to " << route.to << ", " << mib(bytes)
+        << " MiB a micro-batch and boundary" << (student ? ", and its gradient back" : "") << "\n";
+  }
+  if (routes.routes().empty()) out << "key states: none has to leave its stage\n";
 }
 
 // A stage's time in units of the multiply-adds of its layers; the share of the bubble needs no
@@ -55,6 +79,7 @@ std::string dry_run(const train::TrainConfig& config, const train::EnginePlan& p
     out << "teacher: " << model::to_string(plan.teacher->family) << ", "
         << plan.teacher->parameters() << " parameters, layers by stage "
         << pipeline::to_string(*plan.teacher_layers) << "\n";
+  print_routes(out, config, plan);
   print_memory(out, config, plan);
   const pipeline::StepPlan step = plan_pipeline(config, plan);
   out << "pipeline of " << config.batch.micro_batches << " micro-batches a step, bubble by stage:";

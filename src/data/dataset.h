@@ -46,6 +46,7 @@ class Dataset {
   }
 
   const TokenFile& file() const { return *file_; }
+  std::shared_ptr<const TokenFile> shared_file() const { return file_; }
   std::int64_t context() const { return context_; }
   Overlong policy() const { return policy_; }
   const DatasetReport& report() const { return report_; }

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "autograd/tape.h"
+#include "comm/communicator.h"
 #include "data/batch.h"
 #include "model/parameters.h"
 
@@ -27,9 +29,20 @@ struct Site {
   bool at_head = false;
 };
 
-/// The key states [n, hidden] of one micro-batch on one stage.
+/// A model's head, for sites that are at_head.
+struct KeyHead {
+  const autograd::Var* matrix = nullptr;  ///< [vocab on this rank, embed_dim]
+  std::int64_t vocab = 0;            ///< entries that count, of this rank: both models have them
+  comm::Communicator* tp = nullptr;  ///< the ranks that hold the rest; null for one
+  /// From a key state to what the matrix multiplies: the output projection of models that have one.
+  std::function<autograd::Var(const autograd::Var&)> project;
+};
+
+/// The key states [n, hidden] of one micro-batch on one stage, and the heads on the last one.
 class KeyStates {
  public:
+  KeyHead student_head, teacher_head;
+
   void put(KeyState key, autograd::Var state) { states_[key] = std::move(state); }
   bool has(KeyState key) const { return states_.count(key) != 0; }
   const autograd::Var& at(KeyState key) const {

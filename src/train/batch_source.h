@@ -32,6 +32,10 @@ class BatchSource {
   /// as they are.
   virtual StepBatches take(const StepClock& clock) = 0;
 
+  /// Micro-batches that take() will return for a step, as far as they are known by now: what they
+  /// need can be prepared meanwhile. Not collective.
+  virtual std::vector<data::MicroBatch> upcoming(const StepClock& clock) const = 0;
+
   /// What fixes the sequence of samples.
   virtual data::DataIdentity identity() const = 0;
 };

@@ -8,4 +8,9 @@ StepBatches DatasetSource::take(const StepClock& clock) {
           .counts = data::RoleCounts(batches_.counts(clock.data))};
 }
 
+std::vector<data::MicroBatch> DatasetSource::upcoming(const StepClock& clock) const {
+  return fill_slots(batches_.plan().micro_batches, grid_,
+                    [&](std::int64_t j) { return batches_.micro_batch(clock.data, j); });
+}
+
 }  // namespace fathom::train

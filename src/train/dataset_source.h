@@ -14,6 +14,7 @@ class DatasetSource : public BatchSource {
       : batches_(dataset, plan, seed), grid_(grid) {}
 
   StepBatches take(const StepClock& clock) override;
+  std::vector<data::MicroBatch> upcoming(const StepClock& clock) const override;
   data::DataIdentity identity() const override { return batches_.identity(); }
 
  private:

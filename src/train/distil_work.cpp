@@ -91,6 +91,21 @@ Var DistilWork::run_blocks(Side side, const model::Stage& model, model::Pass pas
   return model.run_blocks(pass, in.defined() ? in : model.embed(pass));
 }
 
+void DistilWork::add_heads(const model::Pass& pass, KeyStates& states) const {
+  if (!student_.plan().has_head) return;
+  const model::Shard& shard = student_.plan().shard;
+  const auto head = [&](const model::Stage& stage, const model::Pass& p) {
+    return methods::KeyHead{
+        .matrix = &stage.head(),
+        .vocab =
+            std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab)),
+        .tp = stage.tp(),
+        .project = [&stage, p](const Var& state) { return stage.project(p, state); }};
+  };
+  states.student_head = head(student_, pass);
+  if (teacher_ != nullptr) states.teacher_head = head(*teacher_, {});
+}
+
 void DistilWork::apply_state_losses(Tape* tape, int slot, const KeyStates& states) {
   std::size_t first = 0;  // of the loss's sites in the list of all
   const std::vector<std::size_t> here = states_.routes.sites_on(stage_);
@@ -125,7 +140,10 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
     last_stage_loss(student_pass, slot, teacher_states, student_states, states);
     student_states = teacher_states = Var();
   }
-  if (tape != nullptr) apply_state_losses(tape, slot, states);
+  if (tape != nullptr) {
+    add_heads(student_pass, states);
+    apply_state_losses(tape, slot, states);
+  }
   if (tape != nullptr)
     for (const auto& [name, bytes] : tape->saved_bytes())
       saved_bytes_[name] = std::max(saved_bytes_[name], bytes);

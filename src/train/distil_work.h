@@ -83,6 +83,7 @@ class DistilWork : public pipeline::StageWork {
   void keep(methods::KeyState key, const autograd::Var& state, methods::KeyStates& states) const;
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
                        const autograd::Var& student, methods::KeyStates& states);
+  void add_heads(const model::Pass& pass, methods::KeyStates& states) const;
   void apply_state_losses(autograd::Tape* tape, int slot, const methods::KeyStates& states);
 
   model::Stage& student_;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/process_grid.h"
+#include "methods/key_layers.h"
 #include "model/weights.h"
 #include "pipeline/executor.h"
 #include "pipeline/partition.h"
@@ -23,10 +24,12 @@ struct EnginePlan {
       student_from_teacher;  ///< teacher layers that start the student, or empty
   pipeline::Partition student_layers;
   std::optional<pipeline::Partition> teacher_layers;
-  methods::adapters::AdapterSpec adapter{};  ///< of the student, its targets written out
-  std::string adapter_path{};                ///< folder that it starts from; may be empty
-  std::int64_t loss_vocab = 0;               ///< vocabulary entries that both models have
-  std::int64_t context = 0;                  ///< tokens a record may have
+  methods::adapters::AdapterSpec adapter{};     ///< of the student, its targets written out
+  std::string adapter_path{};                   ///< folder that it starts from; may be empty
+  std::vector<methods::KeyLayer> mta_layers{};  ///< compared; empty where not asked for
+  std::vector<methods::KeyLayer> fdd_layers{};
+  std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
+  std::int64_t context = 0;     ///< tokens a record may have
 
   /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
   /// Error(config) or Error(data) if it does not fit the model.

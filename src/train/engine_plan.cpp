@@ -70,6 +70,16 @@ void check_also_trained(const NamePatterns& also, const EnginePlan& plan) {
         ".weight, which has an adapter; train either");
 }
 
+// The teacher layer (counted from 0) that a stage with each student layer had better have too: the
+// one whose output is compared with the student's. FDD's states go to the last stage anyway.
+std::vector<int> partners(const EnginePlan& plan) {
+  std::vector<int> phi(static_cast<std::size_t>(plan.student.layers), pipeline::kNoPartner);
+  for (const methods::KeyLayer& pair : plan.mta_layers)
+    if (pair.student > 0 && pair.teacher > 0)
+      phi[static_cast<std::size_t>(pair.student - 1)] = static_cast<int>(pair.teacher - 1);
+  return phi;
+}
+
 std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
   std::int64_t most = plan.student.max_positions;
   if (plan.teacher) most = std::min(most, plan.teacher->max_positions);
@@ -120,9 +130,16 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
       .student_layers = partition(config.grid, config.grid.layers, student, "grid.layers"),
       .teacher_layers = std::nullopt};
   plan.loss_vocab = counted_vocabulary(config.loss, student, teacher);
+  const auto pairs = [&](const char* section, bool enabled, const auto& part) {
+    if (!enabled) return std::vector<methods::KeyLayer>();
+    require(teacher.has_value(), ErrorKind::config, section, ".enabled needs teacher.path");
+    return methods::key_layers(section, part.student_layers, part.teacher_layers, student.layers,
+                               teacher->layers);
+  };
+  plan.mta_layers = pairs("mta", config.mta.enabled, config.mta);
+  plan.fdd_layers = pairs("fdd", config.fdd.enabled, config.fdd);
   if (teacher && config.grid.teacher_layers.empty()) {
-    const auto phi = pipeline::proportional_layer_map(static_cast<int>(student.layers),
-                                                      static_cast<int>(teacher->layers));
+    const std::vector<int> phi = partners(plan);
     // The student's backward pass costs twice its forward pass.
     std::vector<double> load = pipeline::stage_costs(depth_costs(student), plan.student_layers);
     for (double& cost : load) cost *= 3;

@@ -14,6 +14,7 @@
 #include "train/dataset_source.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
+#include "train/state_losses.h"
 
 namespace fathom::train {
 namespace {
@@ -48,7 +49,9 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       device_(device),
       lock_(grid.world().rank() == 0 ? std::make_unique<checkpoints::RunLock>(config.run.dir)
                                      : nullptr),
-      engine_(device, grid, config, plan, true),
+      spans_(config.mta.enabled ? std::make_unique<SpanFeed>(grid, config.spans) : nullptr),
+      engine_(device, grid, config, plan, true,
+              make_state_losses(device, grid, config, plan, spans_.get())),
       faults_(config.faults, grid.world().rank()),
       writer_(config.run.dir, {.last = config.run.keep},
               [this](std::string_view stage) { faults_.reached(saved_step_, stage); }) {
@@ -58,6 +61,7 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
   if (!config_.data.eval.empty())
     eval_set_ = open_dataset(config_.data.eval, plan.context, config_.data.overlong,
                              plan.loss_vocab, first);
+  if (spans_) spans_->open(train_set_->shared_file(), tokenizer_folder());
   source_ = std::make_unique<DatasetSource>(
       *train_set_, data::BatchPlan{config_.batch.micro_batches, config_.batch.micro_batch},
       static_cast<std::uint64_t>(config_.run.seed), grid_);
@@ -111,12 +115,16 @@ std::int64_t Trainer::continued_data(const RunState& saved) const {
   return saved.step;
 }
 
+// Where the student's tokenizer lies.
+std::filesystem::path Trainer::tokenizer_folder() const {
+  if (config_.model.init == Init::random)
+    return std::filesystem::path(config_.model.config).parent_path();
+  return config_.model.init == Init::teacher_layers ? config_.teacher.path : config_.model.path;
+}
+
 // An export should load on its own, so the tokenizer of the model stays with the run.
 void Trainer::keep_tokenizer() {
-  std::filesystem::path source = config_.model.path;
-  if (config_.model.init == Init::random)
-    source = std::filesystem::path(config_.model.config).parent_path();
-  if (config_.model.init == Init::teacher_layers) source = config_.teacher.path;
+  const std::filesystem::path source = tokenizer_folder();
   const std::filesystem::path target = std::filesystem::path(config_.run.dir) / "tokenizer";
   std::filesystem::create_directories(target);
   for (const char* name :
@@ -178,12 +186,37 @@ void Trainer::require_finite(bool finite, double loss, double norm) {
        "; nothing was updated. Lower optim.lr, or look for bad values in data and weights");
 }
 
+// This step's texts are parsed first, then what is known of the next one's, while the models run.
+void Trainer::prepare_spans(const StepBatches& batches, StepClock clock) {
+  spans_->prefetch(batches.slots);
+  ++clock.step;
+  ++clock.data;
+  if (clock.step < clock.steps) spans_->prefetch(source_->upcoming(clock));
+}
+
+// The terms on hidden states, and what was seen while they were made.
+void Trainer::add_terms(StepMetrics& metrics) {
+  for (const methods::StateTerm& term : engine_.state_terms()) {
+    const double value = term.count > 0 ? term.sum / term.count : 0;
+    (term.weight > 0 ? metrics.parts : metrics.more).push_back({term.name, value});
+    metrics.loss += term.weight * value;
+  }
+  if (!spans_) return;
+  const data::spans::SpanCounts counts = spans_->take_counts();
+  double seconds[2] = {counts.exposed_seconds, counts.parsing_seconds};
+  grid_.world().all_reduce(seconds, 2, comm::ReduceOp::max);
+  metrics.more.push_back({"spans_exposed_s", seconds[0]});
+  metrics.more.push_back({"spans_parsing_s", seconds[1]});
+  metrics.more.push_back({"spans_beyond_cut", static_cast<double>(counts.beyond_cut)});
+}
+
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
   note("batches", index + 1);
-  StepBatches batches =
-      source_->take({.step = index, .steps = config_.run.steps, .data = index - data_start_});
+  const StepClock clock{.step = index, .steps = config_.run.steps, .data = index - data_start_};
+  StepBatches batches = source_->take(clock);
+  if (spans_) prepare_spans(batches, clock);
   const data::BatchCounts work = batches.counts.total();
   const auto observer = [&](const pipeline::Action& action) {
     note(pipeline::to_string(action.kind), index + 1, action.micro_batch);
@@ -197,11 +230,7 @@ StepMetrics Trainer::step() {
   metrics.parts = {{"ce", sums.cross_entropy / tokens}};
   if (engine_.teacher() != nullptr)
     metrics.parts.push_back({to_string(config_.loss.divergence), sums.divergence / tokens});
-  for (const methods::StateTerm& term : engine_.state_terms()) {
-    const double value = term.count > 0 ? term.sum / term.count : 0;
-    metrics.parts.push_back({term.name, value});
-    metrics.loss += term.weight * value;
-  }
+  add_terms(metrics);
   if (faults_.poisons(index + 1)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
   const StepVote agreed = vote(std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm));

@@ -14,6 +14,7 @@
 #include "train/faults.h"
 #include "train/metrics/metric_sinks.h"
 #include "train/run_state.h"
+#include "train/span_feed.h"
 
 namespace fathom::train {
 
@@ -59,7 +60,10 @@ class Trainer {
  private:
   void open_run_folder();
   void resume_or_start();
+  std::filesystem::path tokenizer_folder() const;
   void keep_tokenizer();
+  void prepare_spans(const StepBatches& batches, StepClock clock);
+  void add_terms(StepMetrics& metrics);
   void evaluate_if_due();
   void begin_save();
   void finish_save();
@@ -86,6 +90,7 @@ class Trainer {
   std::unique_ptr<data::Dataset> train_set_, eval_set_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<data::EvalBatches> eval_batches_;
+  std::unique_ptr<SpanFeed> spans_;  // null unless a loss compares spans
   Engine engine_;
   FaultInjector faults_;
   checkpoints::CheckpointWriter writer_;

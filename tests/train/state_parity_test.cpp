@@ -1,5 +1,5 @@
-// MTA on top of forward KL as PyTorch computed it, on every grid of this rank count: the terms, all
-// gradients and three AdamW steps, the projectors' included.
+// MTA on top of forward KL, and FDD, as PyTorch computed them, on every grid of this rank count:
+// the terms, all gradients and three AdamW steps, the projectors' included.
 
 #include <cmath>
 #include <fstream>
@@ -9,6 +9,7 @@
 #include "../mpi_main.h"
 #include "checkpoints/safetensors.h"
 #include "core/parameter_names.h"
+#include "methods/distill/fdd_loss.h"
 #include "methods/mta/loss.h"
 #include "tests/train/small_distillation.h"
 #include "train/probe.h"
@@ -27,10 +28,16 @@ double norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
+std::vector<methods::KeyLayer> layers_of(const json& options) {
+  std::vector<methods::KeyLayer> layers;
+  for (const auto& pair : options.at("key_layers"))
+    layers.push_back({pair.at(0).get<int>(), pair.at(1).get<int>()});
+  return layers;
+}
+
 methods::mta::Settings settings_of(const json& options) {
   methods::mta::Settings settings;
-  for (const auto& pair : options.at("key_layers"))
-    settings.layers.push_back({pair.at(0).get<int>(), pair.at(1).get<int>()});
+  settings.layers = layers_of(options);
   for (const auto& level : options.at("levels"))
     settings.levels.push_back(level == "word" ? methods::mta::Level::words
                                               : methods::mta::Level::phrases);
@@ -60,7 +67,7 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const char* name : {"mta-llama", "mta-llama-words"})
+  for (const char* name : {"mta-llama", "mta-llama-words", "fdd-llama"})
     for (const comm::GridShape& grid : small::grids(small::launched_ranks()))
       if (grid.tp <= kTeacherHeads) all.push_back({name, grid});
   return all;
@@ -79,35 +86,60 @@ class StateParity : public ::testing::TestWithParam<Case> {
     config.grid.tp = GetParam().grid.tp;
     config.grid.pp = GetParam().grid.pp;
     config.grid.dp = GetParam().grid.dp;
-    config.loss = {.ce_weight = 0, .kd_weight = 1, .chunk_rows = 16};
+    config.loss.ce_weight = 0;
+    config.loss.kd_weight = is_mta() ? 1 : 0;
+    config.loss.chunk_rows = 16;
     config.optim = {
         .lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .decay = Decay::all, .clip = 1.0};
     const EnginePlan plan = make_engine_plan(config);
-    methods::mta::Settings settings = settings_of(expected_.at("options"));
-    settings.student_width = plan.student.hidden;
-    settings.teacher_width = plan.teacher->hidden;
     Engine::Losses losses;
-    losses.push_back(std::make_unique<methods::mta::MtaLoss>(
-        *device_, grid_.dp(), settings,
-        [spans = expected_.at("options").at("spans")](const data::MicroBatch& batch,
-                                                      std::int64_t sequence) {
-          return spans_of(spans, batch, sequence);
-        },
-        grid_.place().pp == 0));
+    losses.push_back(is_mta() ? make_mta(plan) : make_fdd());
     engine_ = std::make_unique<Engine>(*device_, grid_, config, plan, true, std::move(losses));
     engine_->load_initial_weights();
-    load_projectors(settings);
+    if (is_mta()) load_projectors();
     batch_ = read_padded_batch(config.model.path + "/inputs.safetensors");
     config_ = config;
   }
 
+  bool is_mta() const { return GetParam().name != "fdd-llama"; }
+
+  std::unique_ptr<methods::StateLoss> make_mta(const EnginePlan& plan) {
+    methods::mta::Settings settings = settings_of(expected_.at("options"));
+    settings.student_width = plan.student.hidden;
+    settings.teacher_width = plan.teacher->hidden;
+    const json& spans = expected_.at("options").at("spans");
+    return std::make_unique<methods::mta::MtaLoss>(
+        *device_, grid_.dp(), settings,
+        [spans](const std::vector<data::MicroBatch>& batches) {
+          std::vector<std::vector<data::spans::TokenSpans>> found;
+          for (const data::MicroBatch& batch : batches) {
+            found.emplace_back();
+            for (std::int64_t s = 0; s < batch.sequences(); ++s)
+              found.back().push_back(spans_of(spans, batch, s));
+          }
+          return found;
+        },
+        grid_.is_first_stage());
+  }
+
+  std::unique_ptr<methods::StateLoss> make_fdd() {
+    const json& options = expected_.at("options");
+    methods::distill::FddSettings settings{.layers = layers_of(options),
+                                           .trajectory_weight = 1,
+                                           .derivative_weight = 1,
+                                           .temperature = options.at("temperature"),
+                                           .chunk_rows = 16};
+    return std::make_unique<methods::distill::FddLoss>(grid_.dp(), settings);
+  }
+
   // The golden projector k belongs to the k-th key layer; ours is named after the student's layer.
-  void load_projectors(const methods::mta::Settings& settings) {
+  void load_projectors() {
+    const auto layers = layers_of(expected_.at("options"));
     const SafetensorsReader reader(folder_ + "/params.safetensors");
-    for (std::size_t k = 0; k < settings.layers.size(); ++k)
+    for (std::size_t k = 0; k < layers.size(); ++k)
       for (const char* part : {".weight", ".bias"}) {
         const std::string ours = std::string(kMethodPrefix) + "mta.projector." +
-                                 std::to_string(settings.layers[k].student) + part;
+                                 std::to_string(layers[k].student) + part;
         const std::string golden = "projector." + std::to_string(k) + part;
         golden_names_["grad." + ours] = "grad." + golden;
         const model::Parameter* parameter = engine_->student().parameters().find(ours);
@@ -131,7 +163,7 @@ class StateParity : public ::testing::TestWithParam<Case> {
   }
 
   double total(const model::LossSums& sums) const {
-    double loss = sums.divergence / static_cast<double>(sums.tokens);
+    double loss = is_mta() ? sums.divergence / static_cast<double>(sums.tokens) : 0;
     for (const methods::StateTerm& term : engine_->state_terms())
       loss += term.weight * term.sum / term.count;
     return loss;
@@ -150,9 +182,10 @@ class StateParity : public ::testing::TestWithParam<Case> {
 TEST_P(StateParity, TermsAndGradients) {
   const ProbeResult result = probe(*engine_, batch_, true);
   const json& terms = expected_.at("terms");
-  for (const char* name : {"dsa", "hid"}) {
-    const double value = terms.at(name);
-    EXPECT_NEAR(term(std::string("mta_") + name), value, 2e-5 * value) << name;
+  const std::string prefix = is_mta() ? "mta_" : "fdd_";
+  for (const auto& [name, value] : terms.items()) {
+    if (name == "base") continue;
+    EXPECT_NEAR(term(prefix + name), value.get<double>(), 2e-5 * value.get<double>()) << name;
   }
   const double loss = expected_.at("loss");
   EXPECT_NEAR(total(result.sums), loss, 2e-5 * loss);

@@ -74,14 +74,15 @@ std::vector<RowSpan> MtaLoss::rows_of(const std::vector<data::spans::Span>& span
   return rows;
 }
 
-MtaLoss::Spans MtaLoss::find_spans(const data::MicroBatch& batch) {
+MtaLoss::Spans MtaLoss::take_spans(const data::MicroBatch& batch,
+                                   const std::vector<data::spans::TokenSpans>& found) {
   if (batch.empty() || batch.role == data::Role::corpus) return {};
   SpanList words, phrases;
   for (std::int64_t s = 0; s < batch.sequences(); ++s) {
-    const data::spans::TokenSpans found = spans_of_(batch, s);
+    const data::spans::TokenSpans& spans = found.at(static_cast<std::size_t>(s));
     const std::int32_t first_row = batch.cu_seqlens[static_cast<std::size_t>(s)];
-    words.add_sample(rows_of(found.words, first_row, found.prompt_length));
-    phrases.add_sample(rows_of(found.phrases, first_row, found.prompt_length));
+    words.add_sample(rows_of(spans.words, first_row, spans.prompt_length));
+    phrases.add_sample(rows_of(spans.phrases, first_row, spans.prompt_length));
     const auto last = [](const SpanList& list) {
       return list.offsets.end()[-1] - list.offsets.end()[-2];
     };
@@ -100,7 +101,10 @@ void MtaLoss::begin(const std::vector<data::MicroBatch>& batches) {
   idle_ = 0;
   spans_.clear();
   sums_.assign(settings_.layers.size(), {});
-  for (const data::MicroBatch& batch : batches) spans_.push_back(find_spans(batch));
+  const auto found = spans_of_(batches);
+  FATHOM_CHECK(found.size() == batches.size(), "spans of ", found.size(), " micro-batches");
+  for (std::size_t slot = 0; slot < batches.size(); ++slot)
+    spans_.push_back(take_spans(batches[slot], found[slot]));
   std::int64_t counts[] = {words_.dsa, words_.hid, phrases_.dsa, phrases_.hid};
   dp_.all_reduce(counts, std::size(counts), comm::ReduceOp::sum);
   words_ = {counts[0], counts[1]};

@@ -22,9 +22,10 @@ struct Settings {
   double lr_scale = 1;  ///< of the projectors' learning rate
 };
 
-/// The words and phrases of one sequence of a micro-batch. Called once for each of a step.
-using SpansOf =
-    std::function<data::spans::TokenSpans(const data::MicroBatch& batch, std::int64_t sequence)>;
+/// The words and phrases of every sequence of a step's micro-batches on this rank,
+/// [slot][sequence]. Called once for each step.
+using SpansOf = std::function<std::vector<std::vector<data::spans::TokenSpans>>(
+    const std::vector<data::MicroBatch>& batches)>;
 
 /// Multi-granular trajectory alignment as a loss on hidden states: each pair of key layers is a
 /// site with a projector of its own,
@@ -56,7 +57,8 @@ class MtaLoss : public StateLoss {
   struct Spans {
     std::optional<LevelSpans> words, phrases;
   };
-  Spans find_spans(const data::MicroBatch& batch);
+  Spans take_spans(const data::MicroBatch& batch,
+                   const std::vector<data::spans::TokenSpans>& found);
   std::vector<RowSpan> rows_of(const std::vector<data::spans::Span>& spans, std::int32_t first_row,
                                std::int32_t prompt_length) const;
   const Samples& samples(std::size_t site) const {

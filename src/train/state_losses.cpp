@@ -1,0 +1,66 @@
+#include "train/state_losses.h"
+
+#include "methods/distill/fdd_loss.h"
+#include "methods/mta/loss.h"
+
+namespace fathom::train {
+namespace {
+
+methods::mta::Settings mta_settings(const TrainConfig& config, const EnginePlan& plan) {
+  const MtaConfig& mta = config.mta;
+  return {.layers = plan.mta_layers,
+          .levels = methods::mta::levels(mta.granularity, mta.words, plan.mta_layers.size()),
+          .normalise = mta.normalise,
+          .region = mta.span_region,
+          .dsa_weight = mta.dsa_weight,
+          .hid_weight = mta.hid_weight,
+          .student_width = plan.student.hidden,
+          .teacher_width = plan.teacher->hidden,
+          .lr_scale = mta.projector_lr > 0 ? mta.projector_lr / config.optim.lr : 1.0};
+}
+
+methods::distill::FddSettings fdd_settings(const TrainConfig& config, const EnginePlan& plan) {
+  const FddConfig& fdd = config.fdd;
+  const int models = 2 * static_cast<int>(plan.fdd_layers.size());
+  const std::int64_t vocab = plan.loss_vocab / config.grid.tp;
+  return {.layers = plan.fdd_layers,
+          .trajectory_weight = fdd.trajectory_weight,
+          .derivative_weight = fdd.derivative_weight,
+          .temperature = static_cast<float>(fdd.temperature),
+          .chunk_rows = default_chunk_rows(std::max<std::int64_t>(1, vocab), models)};
+}
+
+}  // namespace
+
+Engine::Losses make_state_losses(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
+                                 const EnginePlan& plan, SpanFeed* feed) {
+  Engine::Losses losses;
+  if (!plan.mta_layers.empty()) {
+    FATHOM_CHECK(feed != nullptr, "MTA without spans");
+    losses.push_back(std::make_unique<methods::mta::MtaLoss>(
+        device, grid.dp(), mta_settings(config, plan),
+        [feed](const std::vector<data::MicroBatch>& batches) { return feed->take(batches); },
+        grid.is_first_stage()));
+  }
+  if (!plan.fdd_layers.empty())
+    losses.push_back(
+        std::make_unique<methods::distill::FddLoss>(grid.dp(), fdd_settings(config, plan)));
+  return losses;
+}
+
+std::vector<methods::Site> state_sites(const EnginePlan& plan) {
+  std::vector<methods::Site> sites;
+  const auto pair = [](const methods::KeyLayer& layers) {
+    return methods::Site{.states = {{methods::Side::student, layers.student},
+                                    {methods::Side::teacher, layers.teacher}}};
+  };
+  for (const methods::KeyLayer& layers : plan.mta_layers) sites.push_back(pair(layers));
+  if (plan.fdd_layers.empty()) return sites;
+  methods::Site all{.states = {}, .at_head = true};
+  for (const methods::KeyLayer& layers : plan.fdd_layers)
+    for (const methods::KeyState state : pair(layers).states) all.states.push_back(state);
+  sites.push_back(std::move(all));
+  return sites;
+}
+
+}  // namespace fathom::train
