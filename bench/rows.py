@@ -61,6 +61,18 @@ def training(setup, length):
     return row
 
 
+DIVERGENCES = ["reverse_kl", "js", "tvd", "skew_kl", "skew_reverse_kl"]
+
+
+def divergence(setup, name):
+    options = ["--student", SMALL, "--teacher", MEDIUM, "--batch", 4, "--length", 256,
+               "--divergence", name]
+    peer = setup.peer("PyTorch tuned", "distil_torch.py", *options, tuned=True)
+    title = f"Distillation GPT-2 medium (355M) -> small by {name}, 4 x 256 tokens, f32"
+    return Row(f"distil-{name}", title, [[setup.step("fathom", *options), peer]], rounds=3,
+               warmups=1)
+
+
 def distillation(setup, teacher, peer_teacher):
     options = ["--student", SMALL, "--teacher", MEDIUM, "--batch", 4, "--length", 256]
     peer_options = [*options, "--teacher-dtype", peer_teacher]
@@ -110,5 +122,6 @@ def all_rows(setup):
     rows = [training(setup, 256), training(setup, 1024), distillation(setup, "f32", "f32")]
     if setup.bf16:
         rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
+    rows += [divergence(setup, name) for name in DIVERGENCES]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
     return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])

@@ -2,7 +2,7 @@
 
     bench/setup_peers.sh && .venv-bench/bin/python bench/run.py
 
-About twenty minutes on two cores, on a machine that does nothing else.
+About half an hour on two cores, on a machine that does nothing else.
 """
 
 import argparse

@@ -1,13 +1,16 @@
-"""The peer of `bench_step --teacher`: half cross-entropy, half forward KL from a frozen teacher."""
+"""The peer of `bench_step --teacher`: half cross-entropy, half a divergence from a frozen
+teacher."""
 
 import torch
 from torch.nn import functional
 
+import divergences
 import stepping
 
 
 def main():
     options = stepping.parse(__doc__, teacher=True)
+    divergence = divergences.DIVERGENCES[options.divergence]
     dtype = torch.bfloat16 if options.teacher_dtype == "bf16" else torch.float32
     teacher = stepping.make_model(options.teacher, dtype).eval().requires_grad_(False)
     student = stepping.make_model(options.student).train()
@@ -20,9 +23,8 @@ def main():
             target = functional.log_softmax(target, dim=-1)
         logits = student(input_ids=ids, use_cache=False).logits.flatten(0, 1)
         cross_entropy = functional.cross_entropy(logits, labels.flatten())
-        divergence = functional.kl_div(functional.log_softmax(logits, dim=-1), target,
-                                       reduction="batchmean", log_target=True)
-        loss = 0.5 * cross_entropy + 0.5 * divergence
+        distance = divergence(target, functional.log_softmax(logits, dim=-1))
+        loss = 0.5 * cross_entropy + 0.5 * distance
         loss.backward()
         stepping.update(student, optimizer)
         return cross_entropy.item()

@@ -6,6 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import reporting
+from divergences import DIVERGENCES
 
 
 def parse(description, teacher=False):
@@ -14,6 +15,7 @@ def parse(description, teacher=False):
     if teacher:
         parser.add_argument("--teacher", required=True)
         parser.add_argument("--teacher-dtype", choices=["f32", "bf16"], default="f32")
+        parser.add_argument("--divergence", choices=list(DIVERGENCES), default="forward_kl")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     reporting.add_options(parser)

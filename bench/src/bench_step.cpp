@@ -15,6 +15,7 @@
 #include "data/batch_plan.h"
 #include "kernels/gemm.h"
 #include "kernels/peak.h"
+#include "launch/options/codec.h"
 #include "train/engine.h"
 
 namespace fathom::bench {
@@ -35,7 +36,7 @@ std::optional<Options> parse(int argc, char** argv) {
   train::TrainConfig& config = options.config;
   config.model.init = train::Init::random;
   config.batch = {.micro_batch = 4, .micro_batches = 1};
-  std::string teacher_dtype = "f32", recompute = "cheap", student;
+  std::string teacher_dtype = "f32", recompute = "cheap", divergence = "forward_kl", student;
   po::options_description table("bench_step");
   auto add = table.add_options();
   const auto text = [](std::string* to) { return po::value(to); };
@@ -44,6 +45,7 @@ std::optional<Options> parse(int argc, char** argv) {
   add("student", text(&student)->required(), "folder with the student's config.json");
   add("teacher", text(&config.teacher.path), "the same of a frozen teacher: distillation");
   add("teacher-dtype", text(&teacher_dtype)->default_value(teacher_dtype), "f32 or bf16");
+  add("divergence", text(&divergence)->default_value(divergence), "from the teacher");
   add("batch", number(&config.batch.micro_batch), "sequences of a micro-batch");
   add("micro-batches", number(&config.batch.micro_batches), "of a step, over all ranks");
   add("length", po::value(&options.length)->default_value(options.length), "tokens of a sequence");
@@ -67,6 +69,10 @@ std::optional<Options> parse(int argc, char** argv) {
           teacher_dtype, ": f32 or bf16");
   require(recompute == "none" || recompute == "cheap" || recompute == "block", ErrorKind::usage,
           "--recompute ", recompute, ": none, cheap or block");
+  const auto kind = options::Codec<train::Divergence>::parse(divergence);
+  require(kind.has_value(), ErrorKind::usage, "--divergence ", divergence, ": ",
+          options::Codec<train::Divergence>::type());
+  config.loss.divergence = *kind;
   require(options.steps > 0, ErrorKind::usage, "--steps ", options.steps, ": at least 1");
   config.teacher.dtype = teacher_dtype == "bf16" ? DType::bf16 : DType::f32;
   config.memory.recompute = recompute == "none"    ? train::Recompute::none

@@ -73,6 +73,8 @@ FATHOM_HOST_DEVICE RowSums row_sums(const R& row, const LossView& view, std::int
     return sums;
   }
   const float* t = view.teacher + r * view.teacher_stride;
+  // Before the sums, after which other threads may write to the logits.
+  if (view.teacher_cross_entropy && has_label) sums.teacher_label = t[label];
   // One loop for both models: equal logits then give equal sums, to the bit. The cross term takes
   // differences of shifted logits, so that it stays small when both are large.
   const Triple both = row.sums(n, [&](std::int64_t i) {
@@ -84,11 +86,9 @@ FATHOM_HOST_DEVICE RowSums row_sums(const R& row, const LossView& view, std::int
   sums.teacher_t = both.b;
   sums.cross = both.c;
   sums.student = it == 1.0f ? both.a : student();
-  if (view.teacher_cross_entropy) {
+  if (view.teacher_cross_entropy)
     sums.teacher =
         it == 1.0f ? both.b : row.sum(n, [&](std::int64_t i) { return exp_f(t[i] - max.teacher); });
-    sums.teacher_label = has_label ? t[label] : 0.0f;
-  }
   return sums;
 }
 

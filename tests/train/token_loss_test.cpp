@@ -5,6 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "core/device.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+#include "train/engine.h"
 
 namespace fathom::train {
 namespace {
@@ -78,6 +82,22 @@ TEST(TokenLoss, MultipliesTheDivergenceBySquaredTemperature) {
   EXPECT_EQ(loss.divergence.kind, Divergence::skew_reverse_kl);
   EXPECT_EQ(loss.divergence.alpha, 0.25f);
   EXPECT_TRUE(loss.divergence.detach_mixture);
+}
+
+// Where the heads are padded, only the real entries count, and tensor ranks share just those.
+TEST(TokenLoss, CountsTheVocabularyThatIsAskedFor) {
+  const testing::TemporaryDirectory folder;
+  testing::write_model(folder / "student", {}, 7);
+  testing::write_model(folder / "teacher", {.vocab = 520}, 11);
+  TrainConfig config;
+  config.model.path = folder / "student";
+  config.teacher.path = folder / "teacher";
+  EXPECT_EQ(make_engine_plan(config).loss_vocab, 503);
+  config.loss.vocab = 499;
+  EXPECT_EQ(make_engine_plan(config).loss_vocab, 499);
+  config.loss.vocab = 504;
+  testing::expect_error(
+      ErrorKind::config, [&] { make_engine_plan(config); }, "loss.vocab = 504", "503 entries");
 }
 
 }  // namespace
