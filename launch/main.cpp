@@ -22,6 +22,7 @@ constexpr std::array kEntries = {
     Entry{"evaluate", fathom::launch::evaluate_command},
     Entry{"probe", fathom::launch::probe_command},
     Entry{"tokenize", fathom::launch::tokenize_command},
+    Entry{"spans", fathom::launch::spans_command},
     Entry{"import", fathom::launch::import_command},
     Entry{"convert", fathom::launch::convert_command},
     Entry{"checkpoint", fathom::launch::checkpoint_command},

@@ -16,5 +16,6 @@ int tokenize_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);
 int convert_command(const Arguments& arguments);
 int checkpoint_command(const Arguments& arguments);
+int spans_command(const Arguments& arguments);
 
 }  // namespace fathom::launch

@@ -8,14 +8,15 @@
 #include "launch/options/evaluate.h"
 #include "launch/options/generate.h"
 #include "launch/options/probe.h"
+#include "launch/options/spans.h"
 #include "launch/options/train.h"
 
 namespace fathom::options {
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all = {train_command,      generate_command, evaluate_command,
-                                           tokenize_command,   import_command,   convert_command,
-                                           checkpoint_command, probe_command};
+  static const std::vector<Command> all = {train_command,    generate_command,   evaluate_command,
+                                           tokenize_command, spans_command,      import_command,
+                                           convert_command,  checkpoint_command, probe_command};
   return all;
 }
 

