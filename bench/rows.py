@@ -101,6 +101,22 @@ def decoding(setup, dtype):
                f"weights in {dtype}", [[ours, transformers, llama]], rounds=6)
 
 
+def sampling(setup, count):
+    from tokenizers import Tokenizer
+    folder = setup.models / "smollm2"
+    text = " ".join([PROMPT] * 3)
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
+    lengths = [10 + 60 * i // (count - 1) for i in range(count)]
+    prompts = ";".join(",".join(map(str, ids[:length])) for length in lengths)
+    options = ["--model", folder, "--dtype", "f32", "--ids", prompts, "--new", 64,
+               "--temperature", 1]
+    ours = Contender("fathom", [setup.build / "bench" / "bench_decode", *options], setup.threads)
+    return Row(f"sample-{count}", f"SmolLM2-135M, {count} prompts of {lengths[0]} to {lengths[-1]} "
+               "tokens at once, 64 new tokens each, sampled, f32",
+               [[ours, setup.peer("Transformers", "decode_transformers.py", *options)]],
+               warmups=1)
+
+
 def scaling(setup):
     whole = ["--student", SMALL, "--batch", 4, "--length", 256]
     split = ["--student", SMALL, "--length", 256, "--batch", 2, "--micro-batches", 2]
@@ -124,4 +140,5 @@ def all_rows(setup):
         rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
     rows += [divergence(setup, name) for name in DIVERGENCES]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
+    rows += [sampling(setup, 16), sampling(setup, 32)]
     return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])

@@ -1,8 +1,10 @@
-// Times greedy decoding of one sequence, prompt included:
+// Times decoding, prompts included: greedily, or sampled from all tokens; several prompts together.
 //
 //   bench_decode --model FOLDER --ids 1,2,3 --new 96
+//   bench_decode --model FOLDER --ids "1,2,3;4,5" --new 64 --temperature 1
 //
-// Prints one JSON line, with the ids that were chosen, so that peers can be held against them.
+// Prints one JSON line, with the ids that were chosen if nothing was left to chance, so that peers
+// can be held against them.
 
 #include <boost/program_options.hpp>
 
@@ -23,11 +25,25 @@ namespace po = boost::program_options;
 struct Options {
   std::string model;
   DType dtype = DType::f32;
-  std::vector<std::int32_t> ids;
+  std::vector<generate::Prompt> prompts;
   std::int64_t added = 96;
+  double temperature = 0;
   int warmup = 1, steps = 4;
   bool serve = false;
 };
+
+std::vector<generate::Prompt> parse_prompts(const std::string& text) {
+  std::vector<generate::Prompt> prompts;
+  std::istringstream lists(text);
+  for (std::string list; std::getline(lists, list, ';');) {
+    generate::Prompt prompt{{}, prompts.size()};
+    std::istringstream ids(list);
+    for (std::string id; std::getline(ids, id, ',');) prompt.ids.push_back(std::stoi(id));
+    prompts.push_back(std::move(prompt));
+  }
+  require(!prompts.empty(), ErrorKind::usage, "--ids is empty");
+  return prompts;
+}
 
 // Empty when only help was asked for.
 std::optional<Options> parse(int argc, char** argv) {
@@ -38,8 +54,10 @@ std::optional<Options> parse(int argc, char** argv) {
   add("help", "show this and stop");
   add("model", po::value(&options.model)->required(), "Hugging Face folder");
   add("dtype", po::value(&dtype)->default_value(dtype), "of the matrices: f32 or bf16");
-  add("ids", po::value(&ids)->required(), "the prompt's ids, with commas between them");
-  add("new", po::value(&options.added)->default_value(options.added), "tokens to add");
+  add("ids", po::value(&ids)->required(), "ids of the prompts: \"1,2,3;4,5\" are two");
+  add("new", po::value(&options.added)->default_value(options.added), "tokens to add to each");
+  add("temperature", po::value(&options.temperature)->default_value(options.temperature),
+      "of the sampling; 0 is greedy");
   add("warmup", po::value(&options.warmup)->default_value(options.warmup), "runs before the timed");
   add("steps", po::value(&options.steps)->default_value(options.steps), "timed runs of a report");
   add("serve", po::bool_switch(&options.serve), "report once for each line of standard input");
@@ -53,13 +71,12 @@ std::optional<Options> parse(int argc, char** argv) {
   require(dtype == "f32" || dtype == "bf16", ErrorKind::usage, "--dtype ", dtype, ": f32 or bf16");
   require(options.steps > 0, ErrorKind::usage, "--steps ", options.steps, ": at least 1");
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
-  std::istringstream list(ids);
-  for (std::string id; std::getline(list, id, ',');) options.ids.push_back(std::stoi(id));
+  options.prompts = parse_prompts(ids);
   return options;
 }
 
-// What one token reads: every parameter once, a tied embedding as the head.
-double bytes_per_token(const model::Stage& stage) {
+// What one step reads, whatever its sequences: every parameter once, a tied embedding as the head.
+double bytes_per_step(const model::Stage& stage) {
   double bytes = 0;
   for (const model::Parameter& parameter : stage.parameters().parameters())
     bytes += static_cast<double>(parameter.value.bytes());
@@ -77,11 +94,15 @@ void run(const Options& options) {
   train::Engine engine(*device, grid, config, plan, false);
   model::load_parameters(engine.student().parameters(),
                          train::HfWeights(options.model, plan.student.family));
-  generate::Generator generator(engine.student(), grid, {.max_new = options.added, .batch = 1});
-  std::vector<std::int32_t> chosen;
+  const auto sequences = static_cast<double>(options.prompts.size());
+  generate::Generator generator(engine.student(), grid,
+                                {.sampling = {.temperature = options.temperature},
+                                 .max_new = options.added,
+                                 .batch = static_cast<std::int64_t>(options.prompts.size())});
+  std::vector<generate::Continuation> chosen;
   const auto timed = [&] {
     const Timer timer;
-    chosen = generator.generate({{options.ids, 0}}).front().ids;
+    chosen = generator.generate(options.prompts);
     return timer.seconds();
   };
   for (int i = 0; i < options.warmup; ++i) timed();
@@ -90,11 +111,11 @@ void run(const Options& options) {
     for (int i = 0; i < options.steps; ++i) seconds.push_back(timed());
     nlohmann::json report = summary(seconds);
     const double rate = static_cast<double>(options.added) / report["min"].get<double>();
-    report["tokens_per_s"] = rate;
-    report["gb_per_s"] = rate * bytes_per_token(engine.student()) / 1e9;
+    report["tokens_per_s"] = rate * sequences;
+    report["gb_per_s"] = rate * bytes_per_step(engine.student()) / 1e9;
     report["peak_gb_per_s"] = kernels::measure_read_bandwidth(*device);
     report["peak_rss_bytes"] = memory_usage().peak;
-    report["ids"] = chosen;
+    if (options.temperature == 0) report["ids"] = chosen.front().ids;
     return report;
   });
 }
