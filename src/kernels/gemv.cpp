@@ -75,9 +75,11 @@ void dot_rows(const Product<W>& p, std::int64_t j) {
     }
 }
 
+// Rows of W side by side: a long stream from memory for few rows of x, and as many sums as the
+// registers hold for four.
 template <int kB, typename W>
 void dot_range(const Product<W>& p, std::int64_t begin, std::int64_t end) {
-  constexpr int kR = kB <= 2 ? 16 / static_cast<int>(sizeof(W)) : kB <= 4 ? 2 : 1;
+  constexpr int kR = kB <= 2 ? 16 / static_cast<int>(sizeof(W)) : kLanes / 4;
   std::int64_t j = begin;
   for (; j + kR <= end; j += kR) dot_rows<kB, kR>(p, j);
   for (; j < end; ++j) dot_rows<kB, 1>(p, j);
@@ -146,16 +148,45 @@ void total(const Product<W>& p, int b, std::int64_t begin, std::int64_t end, std
 // Below this many products the threads cost more than they save.
 constexpr std::int64_t kSerialProducts = 32768;
 
-// W is [n, k]: a thread takes a run of outputs, cut at whole cache lines of y.
-template <int kB, typename W>
-void multiply_transposed(const Product<W>& p) {
-  constexpr std::int64_t kUnit = 16;
-  const std::int64_t units = (p.n + kUnit - 1) / kUnit;
-#pragma omp parallel if (p.n * p.k > kSerialProducts)
+// More rows of x are taken in groups of so many, whose vectors stay in the first cache.
+constexpr int kGroup = 4;
+
+// The product of the rows of x from `row` on.
+template <typename W>
+Product<W> from_row(Product<W> p, std::int64_t row) {
+  p.x += row * p.x_stride;
+  p.y += row * p.y_stride;
+  return p;
+}
+
+// Calls f(constant<rows>, product) for each group of rows.
+template <typename W, typename F>
+void each_group(const Product<W>& p, std::int64_t rows, F f) {
+  std::int64_t row = 0;
+  for (; row + kGroup <= rows; row += kGroup)
+    f(std::integral_constant<int, kGroup>(), from_row(p, row));
+  const Product<W> rest = from_row(p, row);
+  if (rows - row == 1) f(std::integral_constant<int, 1>(), rest);
+  if (rows - row == 2) f(std::integral_constant<int, 2>(), rest);
+  if (rows - row == 3) f(std::integral_constant<int, 3>(), rest);
+}
+
+// W is [n, k]: a thread takes a run of outputs, cut at whole cache lines of y. It reads the rows of
+// W that belong to a unit of outputs from memory for the first group of rows of x, and finds them
+// in the second cache for the others.
+template <typename W>
+void multiply_transposed(const Product<W>& p, std::int64_t rows) {
+  const std::int64_t unit = rows <= kGroup ? 16 : 32, units = (p.n + unit - 1) / unit;
+#pragma omp parallel if (rows * p.n * p.k > kSerialProducts)
   {
     const std::int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    dot_range<kB>(p, units * thread / threads * kUnit,
-                  std::min(p.n, units * (thread + 1) / threads * kUnit));
+    const std::int64_t last = units * (thread + 1) / threads;
+    // A single group takes the whole run at once.
+    const std::int64_t step = rows <= kGroup ? units : 1;
+    for (std::int64_t u = units * thread / threads; u < last; u += step)
+      each_group(p, rows, [&](auto group, const Product<W>& own) {
+        dot_range<group()>(own, u * unit, std::min(p.n, std::min(last, u + step) * unit));
+      });
   }
 }
 
@@ -177,37 +208,17 @@ void multiply_plain(const Product<W>& p, std::int64_t parts, float* sums) {
   }
 }
 
-template <int kB, typename W>
-void run(const Product<W>& p, Trans trans_w, Device& device) {
+template <typename W>
+void multiply(const Product<W>& p, Trans trans_w, std::int64_t rows, Device& device) {
   if (trans_w == Trans::yes) {
-    multiply_transposed<kB>(p);
+    multiply_transposed(p, rows);
     return;
   }
   const std::int64_t parts = std::clamp<std::int64_t>(p.k / 32, 1, 16);
-  const Tensor sums = Tensor::empty(device, {parts, kB * p.n});
-  multiply_plain<kB>(p, parts, sums.ptr<float>());
-}
-
-template <typename W>
-void dispatch(const Product<W>& p, Trans trans_w, std::int64_t rows, Device& device) {
-  switch (rows) {
-    case 1:
-      return run<1>(p, trans_w, device);
-    case 2:
-      return run<2>(p, trans_w, device);
-    case 3:
-      return run<3>(p, trans_w, device);
-    case 4:
-      return run<4>(p, trans_w, device);
-    case 5:
-      return run<5>(p, trans_w, device);
-    case 6:
-      return run<6>(p, trans_w, device);
-    case 7:
-      return run<7>(p, trans_w, device);
-    default:
-      return run<8>(p, trans_w, device);
-  }
+  const Tensor sums = Tensor::empty(device, {parts, std::min<std::int64_t>(rows, kGroup) * p.n});
+  each_group(p, rows, [&](auto group, const Product<W>& own) {
+    multiply_plain<group()>(own, parts, sums.ptr<float>());
+  });
 }
 
 }  // namespace
@@ -237,9 +248,9 @@ void gemv(const Tensor& x, const Tensor& w, Trans trans_w, const Tensor& bias, c
                       k};
   };
   if (w.dtype() == DType::bf16)
-    dispatch(product(w.ptr<const bf16>()), trans_w, x.rows(), y.device());
+    multiply(product(w.ptr<const bf16>()), trans_w, x.rows(), y.device());
   else
-    dispatch(product(w.ptr<const float>()), trans_w, x.rows(), y.device());
+    multiply(product(w.ptr<const float>()), trans_w, x.rows(), y.device());
 }
 
 }  // namespace fathom::kernels
