@@ -20,6 +20,7 @@ constexpr std::array kEntries = {
     Entry{"train", fathom::launch::train_command},
     Entry{"generate", fathom::launch::generate_command},
     Entry{"evaluate", fathom::launch::evaluate_command},
+    Entry{"pairs", fathom::launch::pairs_command},
     Entry{"probe", fathom::launch::probe_command},
     Entry{"tokenize", fathom::launch::tokenize_command},
     Entry{"spans", fathom::launch::spans_command},

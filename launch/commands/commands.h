@@ -11,6 +11,7 @@ using options::Arguments;
 int train_command(const Arguments& arguments);
 int generate_command(const Arguments& arguments);
 int evaluate_command(const Arguments& arguments);
+int pairs_command(const Arguments& arguments);
 int probe_command(const Arguments& arguments);
 int tokenize_command(const Arguments& arguments);
 int import_command(const Arguments& arguments);

@@ -124,6 +124,7 @@ using methods::mta::SpanRegion;
 using AdapterKind = methods::adapters::Kind;
 using ControlSites = methods::adapters::Sites;
 using train::Decay;
+using train::DistillMethod;
 using train::Divergence;
 using train::FaultKind;
 using train::Init;
@@ -131,6 +132,7 @@ using train::Normalise;
 using train::Overlong;
 using train::ProgressMode;
 using train::Recompute;
+using train::ReplaySchedule;
 using train::Resume;
 using train::ScheduleKind;
 
@@ -194,6 +196,17 @@ inline constexpr std::array enum_words<ControlSites> = {
     Word<ControlSites>{"both", ControlSites::both},
     Word<ControlSites>{"attention", ControlSites::attention},
     Word<ControlSites>{"mlp", ControlSites::mlp}};
+template <>
+inline constexpr std::array enum_words<DistillMethod> = {
+    Word<DistillMethod>{"off_policy", DistillMethod::off_policy},
+    Word<DistillMethod>{"mixed", DistillMethod::mixed},
+    Word<DistillMethod>{"adaptive", DistillMethod::adaptive},
+    Word<DistillMethod>{"contrastive", DistillMethod::contrastive}};
+template <>
+inline constexpr std::array enum_words<ReplaySchedule> = {
+    Word<ReplaySchedule>{"decreasing", ReplaySchedule::decreasing},
+    Word<ReplaySchedule>{"constant", ReplaySchedule::constant},
+    Word<ReplaySchedule>{"increasing", ReplaySchedule::increasing}};
 template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},

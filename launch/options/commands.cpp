@@ -7,6 +7,7 @@
 #include "launch/options/edit_distance.h"
 #include "launch/options/evaluate.h"
 #include "launch/options/generate.h"
+#include "launch/options/pairs.h"
 #include "launch/options/probe.h"
 #include "launch/options/spans.h"
 #include "launch/options/train.h"
@@ -14,9 +15,9 @@
 namespace fathom::options {
 
 const std::vector<Command>& commands() {
-  static const std::vector<Command> all = {train_command,    generate_command,   evaluate_command,
-                                           tokenize_command, spans_command,      import_command,
-                                           convert_command,  checkpoint_command, probe_command};
+  static const std::vector<Command> all = {
+      train_command, generate_command, evaluate_command, pairs_command,      tokenize_command,
+      spans_command, import_command,   convert_command,  checkpoint_command, probe_command};
   return all;
 }
 

@@ -146,6 +146,11 @@ void describe_data(OptionTable& t, train::DataConfig& c) {
         {.help = "Held-out records; empty evaluates nothing.",
          .unit = "tokens.h5 file",
          .on_resume = moved_file});
+  t.add("corpus", c.corpus,
+        {.help = "Records for a cross-entropy beside distillation, such as a share of the "
+                 "pre-training text; empty adds none.",
+         .unit = "tokens.h5 file",
+         .on_resume = moved_file});
   t.add("context", c.context,
         {.help = "Longest record, prompt included; 0 takes what the model allows.",
          .unit = "tokens",
@@ -189,6 +194,9 @@ void describe_batch(OptionTable& t, train::BatchConfig& c) {
   t.add("micro_batches", c.micro_batches,
         {.help = "Micro-batches of one optimizer step, over all data-parallel ranks together.",
          .range = within(1, any_int)});
+  t.add("corpus_micro_batches", c.corpus_micro_batches,
+        {.help = "Micro-batches of data.corpus in one optimizer step, beside those.",
+         .range = within(1, any_int)});
 }
 
 void describe_grid(OptionTable& t, train::GridConfig& c) {
@@ -227,6 +235,13 @@ void describe_loss(OptionTable& t, train::LossConfig& c) {
          .range = within(0, 1)});
   t.add("detach_mixture", c.detach_mixture,
         {.help = "In skew_reverse_kl, send no gradient through the mixture's student part."});
+  t.add("corpus_weight", c.corpus_weight,
+        {.help = "Weight of the cross-entropy on data.corpus, a mean over its own tokens.",
+         .range = at_least(0)});
+  t.add("rejected_weight", c.rejected_weight,
+        {.help = "With pairs: weight of the skewed reverse KL on the student's answers; the skewed "
+                 "KL on the teacher's has 2 minus this.",
+         .range = within(0, 2)});
   t.add("temperature", c.temperature,
         {.help = "Divides both models' logits in the divergence.", .range = above(0)});
   t.add("scale_t2", c.scale_t2,
@@ -300,6 +315,59 @@ void describe_fdd(OptionTable& t, train::FddConfig& c) {
          .range = at_least(0)});
   t.add("temperature", c.temperature,
         {.help = "Divides both models' logits in the trajectory.", .range = above(0)});
+}
+
+void describe_distill(OptionTable& t, train::DistillConfig& c) {
+  t.section("distill", "The text that the student is distilled on");
+  t.add("method", c.method,
+        {.help = "The training set alone (off_policy), with a fixed probability the student's own "
+                 "answers to its prompts (mixed: GKD, ImitKD), its own answers the more, the worse "
+                 "it does on data.eval (adaptive: DistiLLM), or pairs of the teacher's and the "
+                 "student's answers (contrastive: DistiLLM-2)."});
+  t.add("lambda", c.lambda,
+        {.help = "With mixed: probability that a micro-batch is the student's own text.",
+         .range = within(0, 1)});
+  t.add("init_threshold", c.init_threshold,
+        {.help = "With adaptive: that probability at the start; it rises by 0.1 at a time.",
+         .range = within(0, 1)});
+  t.add("pairs", c.pairs,
+        {.help = "With contrastive: the pairs, as `fathom pairs` writes them.",
+         .unit = "folder",
+         .on_resume = moved_file});
+  t.add("epsilon", c.epsilon,
+        {.help = "With adaptive: it rises when the loss on data.eval has grown by this much.",
+         .unit = "nats",
+         .range = at_least(0)});
+  t.add("replay", c.replay,
+        {.help = "With adaptive: how the share that is generated anew, and not replayed, changes "
+                 "over the run."});
+  t.add("capacity", c.capacity,
+        {.help = "With adaptive: newest answers that are kept for replay, of all ranks together.",
+         .unit = "answers",
+         .range = within(1, any_int)});
+  t.add("temperature", c.temperature,
+        {.help = "Divides the student's logits when it answers; 0 takes the most likely token.",
+         .range = at_least(0)});
+  t.add("top_p", c.top_p,
+        {.help = "Sample among the fewest tokens with this much probability; 1 keeps all.",
+         .range = {.lowest = 0, .highest = 1, .open_below = true}});
+  t.add("top_k", c.top_k,
+        {.help = "Sample among the k most likely tokens; 0 keeps all.",
+         .unit = "tokens",
+         .range = at_least(0)});
+  t.add("no_repeat_ngram", c.no_repeat_ngram,
+        {.help = "Never repeat a run of this many tokens; 0 allows it.",
+         .unit = "tokens",
+         .range = at_least(0)});
+  t.add("max_new", c.max_new,
+        {.help = "Longest answer; data.context bounds it as well.",
+         .unit = "tokens",
+         .range = within(1, any_int)});
+  t.add("batch", c.batch,
+        {.help = "Answers that each replica decodes together.",
+         .unit = "sequences",
+         .range = within(1, any_int),
+         .on_resume = OnResume::free});
 }
 
 void describe_optim(OptionTable& t, train::OptimConfig& c) {
@@ -390,6 +458,7 @@ void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_loss(table, config.loss);
   describe_mta(table, config.mta);
   describe_fdd(table, config.fdd);
+  describe_distill(table, config.distill);
   describe_optim(table, config.optim);
   describe_schedule(table, config.schedule);
   describe_rest(table, config);

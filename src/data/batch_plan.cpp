@@ -41,6 +41,9 @@ void require_same_data(const DataIdentity& saved, const DataIdentity& now) {
   compare(differences, "data seed", saved.seed, now.seed);
   compare(differences, "shuffle", saved.shuffle, now.shuffle);
   compare(differences, "samples per step", saved.samples_per_step, now.samples_per_step);
+  compare(differences, "corpus fingerprint", saved.corpus, now.corpus);
+  compare(differences, "corpus samples per step", saved.corpus_samples_per_step,
+          now.corpus_samples_per_step);
   require(differences.empty(), ErrorKind::config,
           "the training data differs from the checkpoint's:", differences,
           "\nrestore the former values, or start the data anew with run.reset_data=true");
@@ -84,12 +87,12 @@ BatchCounts TrainBatches::counts(std::int64_t step) const {
 }
 
 DataIdentity TrainBatches::identity() const {
-  return {dataset_.file().info().content,
-          dataset_.context(),
-          to_string(dataset_.policy()),
-          order_.seed(),
-          order_.shuffled(),
-          plan_.samples_per_step()};
+  return {.content = dataset_.file().info().content,
+          .context = dataset_.context(),
+          .overlong = to_string(dataset_.policy()),
+          .seed = order_.seed(),
+          .shuffle = order_.shuffled(),
+          .samples_per_step = plan_.samples_per_step()};
 }
 
 EvalBatches::EvalBatches(const Dataset& dataset, std::int64_t micro_batch, std::int64_t limit)

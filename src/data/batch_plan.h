@@ -41,6 +41,8 @@ struct DataIdentity {
   std::uint64_t seed = 0;
   bool shuffle = true;
   std::int64_t samples_per_step = 0;
+  std::string corpus = {};  ///< fingerprint of the second token file; empty without one
+  std::int64_t corpus_samples_per_step = 0;
 
   friend bool operator==(const DataIdentity&, const DataIdentity&) = default;
 };
@@ -66,7 +68,11 @@ class TrainBatches {
   /// Epoch of the first sample of a step.
   std::int64_t epoch(std::int64_t step) const { return order_.epoch(plan_.first_sample(step, 0)); }
 
+  /// The data set's record that is sample `number` of the run.
+  std::int64_t record(std::int64_t number) const { return order_.record(number); }
+
   const BatchPlan& plan() const { return plan_; }
+  const Dataset& dataset() const { return dataset_; }
   DataIdentity identity() const;
 
  private:

@@ -40,6 +40,9 @@ class Dataset {
   std::int64_t inputs(std::int64_t index) const;
   /// Supervised positions of a record; at least one. From the index alone.
   std::int64_t labels(std::int64_t index) const;
+  std::int32_t prompt_length(std::int64_t index) const {
+    return file_->prompt_length(file_record(index));
+  }
   /// Number of the record in the token file: the key of anything cached for it.
   std::int64_t file_record(std::int64_t index) const {
     return kept_.at(static_cast<std::size_t>(index));

@@ -268,6 +268,7 @@ ModelSpec parse_config(const std::string& text, const std::string& origin) {
     spec.eos_ids = {*id};
   }
   spec.bos_id = config.get<std::int32_t>("bos_token_id", -1);
+  spec.pad_id = config.get<std::int32_t>("pad_token_id", -1);
   spec.config_json = text;
   return spec;
 }

@@ -56,7 +56,7 @@ struct ModelSpec {
 
   double initializer_range = 0.02;
   std::vector<std::int32_t> eos_ids;
-  std::int32_t bos_id = -1;
+  std::int32_t bos_id = -1, pad_id = -1;  ///< -1: none
 
   /// The config.json that the spec was read from; export writes it back with what changed.
   std::string config_json;

@@ -5,13 +5,17 @@
 
 #include "comm/process_grid.h"
 #include "data/batch_plan.h"
+#include "train/method_state.h"
+#include "train/metrics/step_metrics.h"
 
 namespace fathom::train {
 
 /// One optimizer step's micro-batches on this rank, by slot, and the counts of the whole step.
 struct StepBatches {
   std::vector<data::MicroBatch> slots;
-  data::RoleCounts counts;  ///< over all ranks, the same on each of them
+  data::RoleCounts counts;              ///< over all ranks, the same on each of them
+  std::vector<NamedValue> report = {};  ///< for the metrics; the same names at every step
+  std::string remark = {};              ///< a few words of it for the console
 };
 
 /// Where in a run a step is.
@@ -38,18 +42,35 @@ class BatchSource {
 
   /// What fixes the sequence of samples.
   virtual data::DataIdentity identity() const = 0;
+
+  /// Takes in the loss on the evaluation set, the same on every rank, before the first step and
+  /// whenever it is measured. Nothing that a step draws from may change at any other time but by
+  /// take().
+  virtual void evaluated(double /*loss*/) {}
+
+  /// What it knows between two steps, and its restoration on any grid. restore() throws Error(io)
+  /// naming `origin` for a state that it cannot use.
+  virtual MethodState state() const { return {}; }
+  virtual void restore(const MethodState& /*state*/, const std::string& /*origin*/) {}
 };
 
-/// The step's micro-batches that fall to this rank: `make(j)` for each of its block of `count`, and
-/// empty ones up to the number of slots that all ranks have.
+/// The micro-batches of `count` that fall to replica `replica` of `dp`: `make(j)` for each of its
+/// block, and empty ones up to the number of slots that all replicas have.
 template <typename Make>
-std::vector<data::MicroBatch> fill_slots(std::int64_t count, const comm::ProcessGrid& grid,
+std::vector<data::MicroBatch> fill_slots(std::int64_t count, int replica, int dp,
                                          const Make& make) {
-  const data::Share share = data::share_of(count, grid.place().dp, grid.shape().dp);
+  const data::Share share = data::share_of(count, replica, dp);
   std::vector<data::MicroBatch> slots(static_cast<std::size_t>(share.slots));
   for (std::int64_t j = share.begin; j < share.end; ++j)
     slots[static_cast<std::size_t>(j - share.begin)] = make(j);
   return slots;
+}
+
+/// Those of this rank.
+template <typename Make>
+std::vector<data::MicroBatch> fill_slots(std::int64_t count, const comm::ProcessGrid& grid,
+                                         const Make& make) {
+  return fill_slots(count, grid.place().dp, grid.shape().dp, make);
 }
 
 }  // namespace fathom::train

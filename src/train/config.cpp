@@ -82,10 +82,12 @@ void check_split(const GridConfig& grid, const std::vector<int>& layers, const s
              "every stage needs at least one layer");
 }
 
-void check_losses(const LossConfig& loss, const TeacherConfig& teacher, Rules& rules) {
-  const LossConfig defaults;
+void check_losses(const TrainConfig& config, Rules& rules) {
+  const LossConfig &loss = config.loss, defaults;
+  const TeacherConfig& teacher = config.teacher;
   const bool reverse = loss.divergence == Divergence::skew_reverse_kl;
-  const bool skewed = reverse || loss.divergence == Divergence::skew_kl;
+  const bool skewed = reverse || loss.divergence == Divergence::skew_kl ||
+                      config.distill.method == DistillMethod::contrastive;
   rules.must(loss.ce_weight > 0 || loss.kd_weight > 0, {"loss.ce_weight", "loss.kd_weight"},
              "at least one weight must be greater than 0");
   rules.must(loss.kd_weight == 0 || !teacher.path.empty(), {"loss.kd_weight", "teacher.path"},
@@ -96,7 +98,7 @@ void check_losses(const LossConfig& loss, const TeacherConfig& teacher, Rules& r
   rules.must(!skewed || (loss.alpha > 0 && loss.alpha < 1), {"loss.divergence", "loss.alpha"},
              "a skewed divergence mixes both models: alpha must be greater than 0 and less than 1");
   rules.must(skewed || loss.alpha == defaults.alpha, {"loss.divergence", "loss.alpha"},
-             "alpha is read only by skew_kl and skew_reverse_kl; leave it out");
+             "alpha is read only by skewed divergences; leave it out");
   rules.must(loss.divergence == Divergence::js || loss.beta == defaults.beta,
              {"loss.divergence", "loss.beta"}, "beta is read only by js; leave it out");
   rules.must(reverse || !loss.detach_mixture, {"loss.divergence", "loss.detach_mixture"},
@@ -173,11 +175,84 @@ void check_schedule(const ScheduleConfig& schedule, int steps, Rules& rules) {
              "warm-up and decay must fit into the run");
 }
 
+void check_sampling(const DistillConfig& distill, Rules& rules) {
+  const DistillConfig defaults;
+  const bool same = distill.temperature == defaults.temperature &&
+                    distill.top_p == defaults.top_p && distill.top_k == defaults.top_k &&
+                    distill.no_repeat_ngram == defaults.no_repeat_ngram &&
+                    distill.max_new == defaults.max_new && distill.batch == defaults.batch;
+  rules.must(distill.generates() || same,
+             {"distill.method", "distill.temperature", "distill.top_p", "distill.top_k",
+              "distill.no_repeat_ngram", "distill.max_new", "distill.batch"},
+             "text is generated only with method = mixed or adaptive; leave these out");
+  rules.must(distill.temperature > 0 || (distill.top_k == 0 && distill.top_p == 1.0),
+             {"distill.temperature", "distill.top_k", "distill.top_p"},
+             "top_k and top_p choose among samples: give a temperature greater than 0");
+}
+
+void check_pairs(const TrainConfig& config, Rules& rules) {
+  const LossConfig &loss = config.loss, defaults;
+  const bool pairs = config.distill.method == DistillMethod::contrastive;
+  rules.must(pairs == !config.distill.pairs.empty(), {"distill.method", "distill.pairs"},
+             "method = contrastive, and it alone, reads the folder of pairs that fathom pairs "
+             "wrote");
+  rules.must(pairs || loss.rejected_weight == defaults.rejected_weight,
+             {"distill.method", "loss.rejected_weight"},
+             "rejected_weight is read only with method = contrastive; leave it out");
+  if (!pairs) return;
+  rules.must(config.data.train.empty(), {"distill.method", "data.train"},
+             "with method = contrastive the pairs are the training set; leave data.train empty");
+  rules.must(loss.ce_weight == 0 && loss.kd_weight > 0,
+             {"distill.method", "loss.ce_weight", "loss.kd_weight"},
+             "pairs are learnt from by divergences alone: set kd_weight, and ce_weight = 0");
+  rules.must(loss.divergence == defaults.divergence && loss.normalise == defaults.normalise,
+             {"distill.method", "loss.divergence", "loss.normalise"},
+             "method = contrastive has its own divergences and means; leave these out");
+}
+
+void check_distill(const TrainConfig& config, Rules& rules) {
+  const DistillConfig& distill = config.distill;
+  const DistillConfig defaults;
+  const bool adaptive = distill.method == DistillMethod::adaptive;
+  rules.must(distill.method == DistillMethod::mixed || distill.lambda == defaults.lambda,
+             {"distill.method", "distill.lambda"},
+             "lambda is read only with method = mixed; leave it out");
+  const bool same = distill.init_threshold == defaults.init_threshold &&
+                    distill.epsilon == defaults.epsilon && distill.replay == defaults.replay &&
+                    distill.capacity == defaults.capacity;
+  rules.must(adaptive || same,
+             {"distill.method", "distill.init_threshold", "distill.epsilon", "distill.replay",
+              "distill.capacity"},
+             "these are read only with method = adaptive; leave them out");
+  rules.must(!adaptive || config.run.eval_every > 0, {"distill.method", "run.eval_every"},
+             "method = adaptive follows the loss on data.eval: set eval_every");
+  rules.must(!adaptive || distill.capacity >= config.batch.micro_batch,
+             {"distill.capacity", "batch.micro_batch"},
+             "the replay buffer must hold at least a micro-batch");
+  rules.must(!distill.generates() || config.loss.kd_weight > 0,
+             {"distill.method", "loss.kd_weight"},
+             "nothing but the divergence is learnt from the student's own text: set kd_weight");
+  check_sampling(distill, rules);
+  check_pairs(config, rules);
+}
+
+void check_corpus(const TrainConfig& config, Rules& rules) {
+  const bool corpus = !config.data.corpus.empty();
+  rules.must(corpus || config.batch.corpus_micro_batches == BatchConfig().corpus_micro_batches,
+             {"batch.corpus_micro_batches", "data.corpus"},
+             "there is no corpus to take micro-batches from: name a token file in data.corpus");
+  rules.must(corpus || config.loss.corpus_weight == LossConfig().corpus_weight,
+             {"loss.corpus_weight", "data.corpus"},
+             "there is no corpus to weigh: name a token file in data.corpus");
+  rules.must(!corpus || config.loss.corpus_weight > 0, {"loss.corpus_weight", "data.corpus"},
+             "the corpus would be read and add nothing: set corpus_weight, or leave it out");
+}
+
 void check_run(const TrainConfig& config, Rules& rules) {
   const RunConfig& run = config.run;
   rules.must(!run.dir.empty(), {"run.dir"}, "name the folder for checkpoints and metrics");
-  rules.must(!config.data.train.empty(), {"data.train"},
-             "name a token file (fathom tokenize writes them)");
+  rules.must(!config.data.train.empty() || config.distill.method == DistillMethod::contrastive,
+             {"data.train"}, "name a token file (fathom tokenize writes them)");
   rules.must(run.eval_every == 0 || !config.data.eval.empty(), {"run.eval_every", "data.eval"},
              "periodic evaluation needs a token file in data.eval");
   rules.must(config.spans.eval.empty() || !config.data.eval.empty(), {"spans.eval", "data.eval"},
@@ -225,7 +300,7 @@ std::vector<Violation> engine_violations(const TrainConfig& config) {
   check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);
   rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),
              {"grid.teacher_layers", "teacher.path"}, "there is no teacher whose layers to split");
-  check_losses(config.loss, config.teacher, rules);
+  check_losses(config, rules);
   check_mta(config, rules);
   check_fdd(config, rules);
   return rules.take();
@@ -235,6 +310,8 @@ std::vector<Violation> violations(const TrainConfig& config) {
   std::vector<Violation> all = engine_violations(config);
   Rules rules;
   check_run(config, rules);
+  check_corpus(config, rules);
+  check_distill(config, rules);
   check_schedule(config.schedule, config.run.steps, rules);
   check_faults(config.faults, config.grid, rules);
   for (Violation& broken : rules.take()) all.push_back(std::move(broken));

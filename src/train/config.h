@@ -9,6 +9,7 @@
 #include "data/spans/spans.h"
 #include "kernels/divergence.h"
 #include "methods/adapters/adapter_spec.h"
+#include "methods/distill/threshold.h"
 #include "methods/mta/options.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
@@ -85,7 +86,8 @@ using data::Overlong;
 struct DataConfig {
   std::string train;
   std::string eval;
-  int context = 0;  ///< tokens; 0: what the model allows
+  std::string corpus;  ///< records for the language-modelling term beside distillation; empty: none
+  int context = 0;     ///< tokens; 0: what the model allows
   Overlong overlong = Overlong::refuse;
 };
 
@@ -103,8 +105,9 @@ struct SpansConfig {
 };
 
 struct BatchConfig {
-  int micro_batch = 4;    ///< sequences
-  int micro_batches = 8;  ///< per optimizer step, over all data-parallel ranks together
+  int micro_batch = 4;           ///< sequences
+  int micro_batches = 8;         ///< per optimizer step, over all data-parallel ranks together
+  int corpus_micro_batches = 1;  ///< of the corpus, beside them
 };
 
 struct GridConfig {
@@ -128,9 +131,11 @@ struct LossConfig {
   double ce_weight = 1.0;
   double kd_weight = 0.0;
   Divergence divergence = Divergence::forward_kl;
-  double alpha = 0.1;           ///< of the skewed divergences
-  double beta = 0.5;            ///< of js
-  bool detach_mixture = false;  ///< of skew_reverse_kl
+  double alpha = 0.1;            ///< of the skewed divergences
+  double beta = 0.5;             ///< of js
+  bool detach_mixture = false;   ///< of skew_reverse_kl
+  double corpus_weight = 1.0;    ///< of the cross-entropy on data.corpus
+  double rejected_weight = 1.0;  ///< of the student's side of prepared pairs; 2 in all
   double temperature = 1.0;
   bool scale_t2 = false;
   Normalise normalise = Normalise::tokens;
@@ -160,6 +165,37 @@ struct FddConfig {
   double trajectory_weight = 1.0;  ///< 0: leave the term out
   double derivative_weight = 1.0;
   double temperature = 5.0;  ///< of the trajectory
+};
+
+using methods::distill::ReplaySchedule;
+
+/// What a student is distilled on.
+enum class DistillMethod {
+  off_policy,   ///< the training set
+  mixed,        ///< with a fixed probability its own answers (GKD, ImitKD)
+  adaptive,     ///< its own answers once it does worse on held-out data (DistiLLM)
+  contrastive,  ///< prepared pairs of the teacher's and the student's answers (DistiLLM-2)
+};
+
+struct DistillConfig {
+  DistillMethod method = DistillMethod::off_policy;
+  double lambda = 0.5;          ///< mixed: probability of a micro-batch of own answers
+  double init_threshold = 0.0;  ///< adaptive: phi before the first evaluation
+  double epsilon = 0.1;         ///< adaptive: nats by which the held-out loss must rise
+  ReplaySchedule replay = ReplaySchedule::decreasing;
+  int capacity = 1000;  ///< adaptive: answers that the replay buffer keeps, of all ranks together
+  double temperature = 1.0;
+  double top_p = 1.0;
+  int top_k = 0;            ///< 0: all
+  int no_repeat_ngram = 0;  ///< 0: off
+  int max_new = 256;        ///< tokens of an answer
+  int batch = 32;           ///< answers that are decoded together
+  std::string pairs;        ///< contrastive: folder that `fathom pairs` wrote
+
+  /// True if the student answers prompts while it trains.
+  bool generates() const {
+    return method == DistillMethod::mixed || method == DistillMethod::adaptive;
+  }
 };
 
 enum class Decay { matrices, all };
@@ -241,6 +277,7 @@ struct TrainConfig {
   LossConfig loss;
   MtaConfig mta;
   FddConfig fdd;
+  DistillConfig distill;
   OptimConfig optim;
   ScheduleConfig schedule;
   DropoutConfig dropout;

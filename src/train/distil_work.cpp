@@ -181,7 +181,7 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   if (labels == 0) return;  // adds exactly nothing, and its states no gradient
   const model::Shard& shard = student_.plan().shard;
   model::HeadLoss options;
-  options.loss = token_loss(settings_.loss, counts_.total());
+  options.loss = token_loss(settings_.loss, counts_, batch(slot).role);
   options.row_weights = row_weights(student_.device(), settings_.loss, batch(slot));
   options.first_vocab = shard.first_vocab;
   options.vocab =
@@ -190,11 +190,10 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
                            ? settings_.loss.chunk_rows
                            : default_chunk_rows(shard.vocab, teacher_ != nullptr ? 2 : 1);
   model::HeadInput teacher_input, student_input{student_rows, &student_.head()};
-  if (teacher_ != nullptr) {
+  if (teacher_ != nullptr && batch(slot).role != data::Role::corpus)
     teacher_input = {teacher_rows, &teacher_->head()};
-  }
-  sums_ += model::head_loss(pass.tape, student_.tp(), options, student_input, teacher_input,
-                            device_rows.labels);
+  sums_[batch(slot).role] += model::head_loss(pass.tape, student_.tp(), options, student_input,
+                                              teacher_input, device_rows.labels);
 }
 
 }  // namespace fathom::train

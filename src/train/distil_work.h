@@ -68,7 +68,7 @@ class DistilWork : public pipeline::StageWork {
   const std::vector<data::MicroBatch>& batches() const { return batches_; }
 
   /// Sums over this rank's micro-batches since begin(); zero except on the last stage.
-  const model::LossSums& sums() const { return sums_; }
+  const RoleSums& sums() const { return sums_; }
   /// Bytes that the tapes of the step kept, by operation: the largest of any micro-batch.
   const autograd::SavedBytes& saved_bytes() const { return saved_bytes_; }
 
@@ -95,7 +95,7 @@ class DistilWork : public pipeline::StageWork {
   std::map<int, DeviceRows> rows_;
   data::RoleCounts counts_;
   std::uint32_t step_ = 0;
-  model::LossSums sums_;
+  RoleSums sums_;
   autograd::SavedBytes saved_bytes_;
 };
 

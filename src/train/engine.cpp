@@ -190,7 +190,7 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   reducer_->finish();
   work_->bucket_done = nullptr;
   reduce_state_terms();
-  return reduce(work_->sums());
+  return reduce_sums();
 }
 
 model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
@@ -199,7 +199,7 @@ model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
   work_->begin(std::move(slots), data::RoleCounts(), 0);
   evaluator_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
                   false, observer);
-  return reduce(work_->sums());
+  return reduce_sums();
 }
 
 // Each term lives on the stages of its sites, the same on each tensor rank.
@@ -217,14 +217,10 @@ void Engine::reduce_state_terms() {
 
 // Sums live on the last stages, the same on each tensor rank: summed over dp and handed back over
 // pp.
-model::LossSums Engine::reduce(model::LossSums sums) {
-  double values[3] = {sums.cross_entropy, sums.divergence, sums.objective};
-  std::int64_t counts[2] = {sums.correct, sums.tokens};
-  for (comm::Communicator* group : {&grid_.dp(), &grid_.pp()}) {
-    group->all_reduce(values, 3, comm::ReduceOp::sum);
-    group->all_reduce(counts, 2, comm::ReduceOp::sum);
-  }
-  return {values[0], values[1], values[2], counts[0], counts[1]};
+model::LossSums Engine::reduce_sums() {
+  role_sums_ = work_->sums();
+  for (comm::Communicator* group : {&grid_.dp(), &grid_.pp()}) role_sums_.all_reduce(*group);
+  return role_sums_.total();
 }
 
 }  // namespace fathom::train

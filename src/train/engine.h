@@ -95,6 +95,9 @@ class Engine {
   /// One optimizer update; see Optimizer::step. Collective over the tensor group.
   void update(double lr, double gradient_scale);
 
+  /// The sums of the last forward_backward() or evaluate() by role, over all ranks, on every rank.
+  const RoleSums& role_sums() const { return role_sums_; }
+
   comm::ProcessGrid& grid() { return grid_; }
   Device& device() { return device_; }
   model::Stage& student() { return *student_; }
@@ -104,7 +107,7 @@ class Engine {
   const EnginePlan& plan() const { return plan_; }
 
  private:
-  model::LossSums reduce(model::LossSums sums);
+  model::LossSums reduce_sums();
   void reduce_state_terms();
   int first_trainable_stage();
 
@@ -116,6 +119,7 @@ class Engine {
   std::unique_ptr<model::StageExtension> adapter_;
   Losses losses_;
   std::vector<methods::StateTerm> state_terms_;
+  RoleSums role_sums_;
   std::unique_ptr<model::Stage> student_, teacher_;
   std::unique_ptr<DistilWork> work_;
   std::unique_ptr<pipeline::Executor> executor_, evaluator_;

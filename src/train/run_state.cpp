@@ -58,13 +58,16 @@ std::string to_json(const RunState& state) {
                                {"adapter", state.adapter},
                                {"data_start", state.data_start},
                                {"evaluation_due", state.evaluation_due},
+                               {"method", nlohmann::json::parse(state.method)},
                                {"data",
                                 {{"content", data.content},
                                  {"context", data.context},
                                  {"overlong", data.overlong},
                                  {"seed", data.seed},
                                  {"shuffle", data.shuffle},
-                                 {"samples_per_step", data.samples_per_step}}}};
+                                 {"samples_per_step", data.samples_per_step},
+                                 {"corpus", data.corpus},
+                                 {"corpus_samples_per_step", data.corpus_samples_per_step}}}};
   return json.dump();
 }
 
@@ -79,12 +82,16 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.adapter = json.value("adapter", "");  // runs without one need not say so
     state.data_start = json.at("data_start");
     state.evaluation_due = json.value("evaluation_due", false);
-    state.data = {.content = data.at("content"),
-                  .context = data.at("context"),
-                  .overlong = data.at("overlong"),
-                  .seed = data.at("seed"),
-                  .shuffle = data.at("shuffle"),
-                  .samples_per_step = data.at("samples_per_step")};
+    state.method = json.value("method", nlohmann::json::object()).dump();
+    state.data = {
+        .content = data.at("content"),
+        .context = data.at("context"),
+        .overlong = data.at("overlong"),
+        .seed = data.at("seed"),
+        .shuffle = data.at("shuffle"),
+        .samples_per_step = data.at("samples_per_step"),
+        .corpus = data.value("corpus", ""),
+        .corpus_samples_per_step = data.value("corpus_samples_per_step", std::int64_t{0})};
     return state;
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::io, origin, ": the run's state cannot be read: ", error.what());

@@ -18,6 +18,7 @@ struct RunState {
   std::string model_config;     ///< config.json of the student
   std::string adapter;          ///< adapter_config.json of its adapter; empty without one
   bool evaluation_due = false;  ///< the run was stopped before the evaluation after this step
+  std::string method = "{}";    ///< MethodState::values
 };
 
 /// The adapter_config.json of a plan's adapter on the base model `base`; empty without one.

@@ -4,22 +4,69 @@
 
 namespace fathom::train {
 
-kernels::TokenLoss token_loss(const LossConfig& config, const data::BatchCounts& counts) {
-  const std::int64_t count =
-      config.normalise == Normalise::sequences ? counts.sequences : counts.label_tokens;
-  const auto denominator = static_cast<double>(std::max<std::int64_t>(1, count));
+using data::Role;
+
+namespace {
+
+// What a term of a role is a mean of.
+Normalise normalise(const LossConfig& config, Role role) {
+  if (role == Role::corpus) return Normalise::tokens;
+  if (role == Role::chosen || role == Role::rejected) return Normalise::sequences;
+  return config.normalise;
+}
+
+double per(Normalise unit, const data::BatchCounts& counts) {
+  const std::int64_t count = unit == Normalise::sequences ? counts.sequences : counts.label_tokens;
+  return 1.0 / static_cast<double>(std::max<std::int64_t>(1, count));
+}
+
+kernels::DivergenceForm divergence(const LossConfig& config, Role role) {
+  kernels::DivergenceForm form{.kind = config.divergence,
+                               .beta = static_cast<float>(config.beta),
+                               .alpha = static_cast<float>(config.alpha),
+                               .detach_mixture = config.detach_mixture};
+  if (role == Role::chosen) form.kind = Divergence::skew_kl;
+  if (role == Role::rejected) {
+    form.kind = Divergence::skew_reverse_kl;
+    form.detach_mixture = true;
+  }
+  return form;
+}
+
+}  // namespace
+
+kernels::TokenLoss token_loss(const LossConfig& config, const data::RoleCounts& counts, Role role) {
+  const Normalise unit = normalise(config, role);
   const double t2 = config.scale_t2 ? config.temperature * config.temperature : 1;
-  return {.ce_weight = static_cast<float>(config.ce_weight / denominator),
-          .kd_weight = static_cast<float>(config.kd_weight * t2 / denominator),
+  data::BatchCounts taught = counts[Role::dataset];
+  taught += counts[Role::student_text];
+  double ce = 0, kd = 0;
+  switch (role) {
+    case Role::dataset:
+      ce = config.ce_weight * per(unit, counts[Role::dataset]);
+      kd = config.kd_weight * per(unit, taught);
+      break;
+    case Role::student_text:
+      kd = config.kd_weight * per(unit, taught);
+      break;
+    case Role::corpus:
+      ce = config.corpus_weight * per(unit, counts[Role::corpus]);
+      break;
+    case Role::chosen:
+      kd = config.kd_weight * (2 - config.rejected_weight) * per(unit, counts[Role::chosen]);
+      break;
+    case Role::rejected:
+      kd = config.kd_weight * config.rejected_weight * per(unit, counts[Role::rejected]);
+      break;
+  }
+  return {.ce_weight = static_cast<float>(ce),
+          .kd_weight = static_cast<float>(kd * t2),
           .temperature = static_cast<float>(config.temperature),
-          .divergence = {.kind = config.divergence,
-                         .beta = static_cast<float>(config.beta),
-                         .alpha = static_cast<float>(config.alpha),
-                         .detach_mixture = config.detach_mixture}};
+          .divergence = divergence(config, role)};
 }
 
 Tensor row_weights(Device& device, const LossConfig& config, const data::MicroBatch& batch) {
-  if (config.normalise == Normalise::tokens) return {};
+  if (normalise(config, batch.role) == Normalise::tokens) return {};
   std::vector<float> weights;
   for (std::size_t b = 0; b + 1 < batch.cu_seqlens.size(); ++b) {
     const auto rows = std::count_if(batch.labels.begin() + batch.cu_seqlens[b],
@@ -30,6 +77,46 @@ Tensor row_weights(Device& device, const LossConfig& config, const data::MicroBa
   }
   return Tensor::from_host(device, {static_cast<std::int64_t>(weights.size()) / 2, 2},
                            std::span<const float>(weights));
+}
+
+model::LossSums RoleSums::total() const {
+  model::LossSums total;
+  for (const model::LossSums& sums : sums_) total += sums;
+  return total;
+}
+
+void RoleSums::all_reduce(comm::Communicator& group) {
+  std::vector<double> values;
+  std::vector<std::int64_t> counts;
+  for (const model::LossSums& s : sums_) {
+    values.insert(values.end(), {s.cross_entropy, s.divergence, s.objective});
+    counts.insert(counts.end(), {s.correct, s.tokens});
+  }
+  group.all_reduce(values.data(), values.size(), comm::ReduceOp::sum);
+  group.all_reduce(counts.data(), counts.size(), comm::ReduceOp::sum);
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    sums_[i] = {values[3 * i], values[3 * i + 1], values[3 * i + 2], counts[2 * i],
+                counts[2 * i + 1]};
+}
+
+std::vector<NamedValue> loss_parts(const TrainConfig& config, const RoleSums& sums) {
+  const auto mean = [](double sum, const model::LossSums& over) {
+    return sum / static_cast<double>(std::max<std::int64_t>(1, over.tokens));
+  };
+  if (config.distill.method == DistillMethod::contrastive)
+    return {
+        {to_string(Divergence::skew_kl), mean(sums[Role::chosen].divergence, sums[Role::chosen])},
+        {to_string(Divergence::skew_reverse_kl),
+         mean(sums[Role::rejected].divergence, sums[Role::rejected])}};
+  const model::LossSums& dataset = sums[Role::dataset];
+  model::LossSums taught = dataset;
+  taught += sums[Role::student_text];
+  std::vector<NamedValue> parts = {{"ce", mean(dataset.cross_entropy, dataset)}};
+  if (!config.teacher.path.empty())
+    parts.push_back({to_string(config.loss.divergence), mean(taught.divergence, taught)});
+  if (!config.data.corpus.empty())
+    parts.push_back({"corpus", mean(sums[Role::corpus].cross_entropy, sums[Role::corpus])});
+  return parts;
 }
 
 }  // namespace fathom::train

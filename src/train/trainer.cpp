@@ -11,7 +11,6 @@
 #include "core/timer.h"
 #include "eval/token_metrics.h"
 #include "kernels/peak.h"
-#include "train/dataset_source.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
 #include "train/state_losses.h"
@@ -30,17 +29,6 @@ std::string seconds_text(double seconds) {
 
 }  // namespace
 
-std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
-                                            Overlong policy, std::int64_t vocab, bool check_all) {
-  using data::TokenFile;
-  auto file = std::make_shared<const TokenFile>(
-      TokenFile::open(path, check_all ? TokenFile::Check::all : TokenFile::Check::index));
-  require(file->info().vocab_size <= vocab, ErrorKind::data, path, ": its tokenizer has ",
-          file->info().vocab_size, " ids, the model's vocabulary ", vocab,
-          "; tokenize the text with the model's own tokenizer");
-  return std::make_unique<data::Dataset>(std::move(file), context, policy);
-}
-
 Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
                  const EnginePlan& plan, TrainerHooks hooks)
     : config_(config),
@@ -56,18 +44,12 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       writer_(config.run.dir, {.last = config.run.keep},
               [this](std::string_view stage) { faults_.reached(saved_step_, stage); }) {
   const bool first = grid.world().rank() == 0;
-  train_set_ =
-      open_dataset(config_.data.train, plan.context, config_.data.overlong, plan.loss_vocab, first);
-  if (!config_.data.eval.empty())
-    eval_set_ = open_dataset(config_.data.eval, plan.context, config_.data.overlong,
-                             plan.loss_vocab, first);
-  if (spans_) spans_->open(train_set_->shared_file(), tokenizer_folder());
-  source_ = std::make_unique<DatasetSource>(
-      *train_set_, data::BatchPlan{config_.batch.micro_batches, config_.batch.micro_batch},
-      static_cast<std::uint64_t>(config_.run.seed), grid_);
-  if (eval_set_)
+  data_ = open_data(config_, plan, first);
+  if (spans_) spans_->open(data_.train->shared_file(), tokenizer_folder());
+  source_ = make_source(config_, engine_, data_, [this] { note("generate", steps_done_ + 1); });
+  if (data_.eval)
     eval_batches_ = std::make_unique<data::EvalBatches>(
-        *eval_set_, config_.batch.micro_batch,
+        *data_.eval, config_.batch.micro_batch,
         std::int64_t{config_.run.eval_batches} * config_.batch.micro_batch);
   resume_or_start();
   if (first) sinks_ = std::make_unique<MetricSinks>(config_.run, config_.log, resumed_);
@@ -96,6 +78,9 @@ void Trainer::resume_or_start() {
   const RunState state =
       parse_run_state(reader->manifest().run.state, (reader->folder() / "manifest.json").string());
   data_start_ = continued_data(state);
+  // What a method learnt from other data starts anew with the data.
+  if (state.data == source_->identity())
+    source_->restore(read_method_state(*reader, state.method), reader->folder().string());
   engine_.load_teacher();
   restore(engine_, *reader, !config_.run.reset_optimizer);
   engine_.weights_changed();
@@ -147,7 +132,7 @@ void Trainer::log_start() {
              " layers, ", plan.teacher->parameters(), " parameters in ",
              to_string(config_.teacher.dtype), ", stages ",
              pipeline::to_string(*plan.teacher_layers));
-  const data::DatasetReport& report = train_set_->report();
+  const data::DatasetReport& report = data_.train->report();
   log_info("data: ", report.kept, " of ", report.records, " records, longest ", report.longest,
            " tokens, ", report.truncated, " truncated, ", report.skipped + report.unlabelled,
            " left out");
@@ -225,11 +210,8 @@ StepMetrics Trainer::step() {
       engine_.forward_backward(std::move(batches.slots), batches.counts, index, observer);
   note("update", index + 1);
   StepMetrics metrics;
-  const double tokens = static_cast<double>(std::max<std::int64_t>(1, sums.tokens));
   metrics.loss = sums.objective;
-  metrics.parts = {{"ce", sums.cross_entropy / tokens}};
-  if (engine_.teacher() != nullptr)
-    metrics.parts.push_back({to_string(config_.loss.divergence), sums.divergence / tokens});
+  metrics.parts = loss_parts(config_, engine_.role_sums());
   add_terms(metrics);
   if (faults_.poisons(index + 1)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
@@ -237,6 +219,8 @@ StepMetrics Trainer::step() {
   require_finite(agreed.finite, metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
+  metrics.more = std::move(batches.report);
+  metrics.remark = std::move(batches.remark);
   metrics.step = ++steps_done_;
   metrics.steps = config_.run.steps;
   metrics.tokens = work.tokens;
@@ -279,6 +263,7 @@ void Trainer::evaluate_if_due() {
   if (!evaluation_due_) return;
   const auto metrics = evaluate();
   if (!metrics) return;
+  source_->evaluated(metrics->loss);
   if (sinks_) sinks_->evaluation(*metrics);
   evaluation_due_ = false;
 }
@@ -303,12 +288,16 @@ void Trainer::begin_save() {
   state.evaluation_due = evaluation_due_;
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
+  const MethodState method = source_->state();
+  state.method = method.values;
   checkpoints::RunInfo info{.step = steps_done_,
                             .state = to_json(state),
                             .config = hooks_.config_text,
                             .grid = comm::to_string(grid_.shape()),
                             .program = "fathom"};
-  writer_.begin(grid_.world(), std::move(info), snapshot(engine_, true));
+  checkpoints::Snapshot saved = snapshot(engine_, true);
+  if (grid_.world().rank() == 0) append(method, saved);
+  writer_.begin(grid_.world(), std::move(info), std::move(saved));
   save_wait_ = timer.seconds();
 }
 

@@ -9,9 +9,9 @@
 #include "checkpoints/run_lock.h"
 #include "comm/watchdog.h"
 #include "data/dataset.h"
-#include "train/batch_source.h"
 #include "train/engine.h"
 #include "train/faults.h"
+#include "train/make_source.h"
 #include "train/metrics/metric_sinks.h"
 #include "train/run_state.h"
 #include "train/span_feed.h"
@@ -87,12 +87,12 @@ class Trainer {
   comm::ProcessGrid& grid_;
   Device& device_;
   std::unique_ptr<checkpoints::RunLock> lock_;
-  std::unique_ptr<data::Dataset> train_set_, eval_set_;
-  std::unique_ptr<BatchSource> source_;
+  RunData data_;
   std::unique_ptr<data::EvalBatches> eval_batches_;
   std::unique_ptr<SpanFeed> spans_;  // null unless a loss compares spans
   Engine engine_;
   FaultInjector faults_;
+  std::unique_ptr<BatchSource> source_;
   checkpoints::CheckpointWriter writer_;
   std::unique_ptr<MetricSinks> sinks_;  // rank 0
   std::int64_t steps_done_ = 0;
@@ -104,9 +104,5 @@ class Trainer {
   double save_wait_ = 0;   // seconds that training waited for the save under way
   double peak_flops_ = 0;  // of all ranks together, per second
 };
-
-/// Opens a token file for a model: checks that the tokenizer's ids fit the vocabulary.
-std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
-                                            Overlong policy, std::int64_t vocab, bool check_all);
 
 }  // namespace fathom::train

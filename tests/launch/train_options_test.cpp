@@ -199,6 +199,17 @@ TEST(TrainOptions, RulesBetweenKeys) {
       {{"--fdd.enabled", "--fdd.student_layers=4"}, "between key layers"},
       {{"--fdd.enabled", "--fdd.trajectory_weight=0", "--fdd.derivative_weight=0"},
        "at least one weight"},
+      {{"--distill.method=mixed"}, "nothing but the divergence is learnt"},
+      {{"--distill.lambda=0.3"}, "lambda is read only with method = mixed"},
+      {{"--distill.method=mixed", "--distill.capacity=9"}, "read only with method = adaptive"},
+      {{"--distill.method=adaptive"}, "set eval_every"},
+      {{"--distill.method=adaptive", "--distill.capacity=3"}, "at least a micro-batch"},
+      {{"--distill.max_new=9"}, "text is generated only with"},
+      {{"--distill.method=mixed", "--distill.temperature=0", "--distill.top_k=5"},
+       "give a temperature greater than 0"},
+      {{"--batch.corpus_micro_batches=2"}, "no corpus to take micro-batches from"},
+      {{"--loss.corpus_weight=2"}, "no corpus to weigh"},
+      {{"--data.corpus=c.h5", "--loss.corpus_weight=0"}, "would be read and add nothing"},
       {{"--schedule.warmup_steps=11", "--run.steps=10"}, "must end within the run"},
       {{"--schedule.kind=constant", "--schedule.decay_steps=1"}, "does not decay"},
       {{"--schedule.kind=wsd"}, "length of its final decay"},
@@ -240,6 +251,18 @@ TEST(TrainOptions, AlignmentAndDynamicsAreAccepted) {
                    "--mta.normalise=batch", "--batch.micro_batches=1"})
                 .config.mta.normalise,
             methods::mta::PairNormalisation::batch);
+}
+
+TEST(TrainOptions, TheStudentsOwnAnswersAreAccepted) {
+  const auto config =
+      parse({"--teacher.path=t", "--loss.kd_weight=1", "--data.eval=e.h5", "--run.eval_every=5",
+             "--data.corpus=c.h5", "--batch.corpus_micro_batches=2", "--distill.method=adaptive",
+             "--distill.replay=increasing", "--distill.top_p=0.9", "--distill.capacity=64"})
+          .config;
+  EXPECT_EQ(config.distill.method, train::DistillMethod::adaptive);
+  EXPECT_EQ(config.distill.replay, train::ReplaySchedule::increasing);
+  EXPECT_TRUE(config.distill.generates());
+  EXPECT_EQ(config.batch.corpus_micro_batches, 2);
 }
 
 TEST(ResumeChanges, HarmlessOnesPass) {

@@ -55,6 +55,9 @@ TEST(ProgressText, HoldsEverythingInOneLine) {
   StepMetrics unknown_peak = example_step(20);
   unknown_peak.peak_share.reset();
   EXPECT_EQ(progress_text(unknown_peak, 160).find("peak"), std::string::npos);
+  StepMetrics on_policy = example_step(20);
+  on_policy.remark = "own text 50%";
+  EXPECT_EQ(progress_text(on_policy, 160), progress_text(example_step(20), 160) + "  own text 50%");
 }
 
 TEST(LiveProgress, PaintsRarelyButAlwaysTheLastStep) {

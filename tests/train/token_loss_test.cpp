@@ -28,7 +28,10 @@ data::MicroBatch batch_of(const std::vector<int>& labels) {
 /// The weighted sum over rows that head_loss makes, with the same loss on all rows of a batch.
 double objective(const LossConfig& config, const data::BatchCounts& counts, const Tensor& weights,
                  std::int64_t rows, double loss) {
-  const double each = static_cast<double>(token_loss(config, counts).ce_weight) * loss;
+  const double each =
+      static_cast<double>(
+          token_loss(config, data::RoleCounts(counts), data::Role::dataset).ce_weight) *
+      loss;
   if (!weights) return each * static_cast<double>(rows);
   double sum = 0;
   const std::vector<float> factors = to_host(weights);
@@ -64,7 +67,7 @@ TEST(TokenLoss, WeighsTheRowsOfASequenceByItsLength) {
 }
 
 TEST(TokenLoss, OfAStepWithoutLabelsIsFinite) {
-  EXPECT_EQ(token_loss({.ce_weight = 2}, {}).ce_weight, 2.0f);
+  EXPECT_EQ(token_loss({.ce_weight = 2}, {}, data::Role::dataset).ce_weight, 2.0f);
 }
 
 TEST(TokenLoss, MultipliesTheDivergenceBySquaredTemperature) {
@@ -75,7 +78,8 @@ TEST(TokenLoss, MultipliesTheDivergenceBySquaredTemperature) {
                           .detach_mixture = true,
                           .temperature = 2,
                           .scale_t2 = true};
-  const kernels::TokenLoss loss = token_loss(config, {.label_tokens = 8});
+  const kernels::TokenLoss loss = token_loss(
+      config, data::RoleCounts(data::BatchCounts{.label_tokens = 8}), data::Role::dataset);
   EXPECT_EQ(loss.ce_weight, 0.125f);
   EXPECT_EQ(loss.kd_weight, 0.25f);
   EXPECT_EQ(loss.temperature, 2.0f);

@@ -31,6 +31,7 @@ std::vector<Column> columns(const StepMetrics& m, double remaining_seconds) {
   row.push_back({"peak", m.peak_share ? percent(*m.peak_share, 0) : "-"});
   row.push_back({"memory", format_bytes(m.memory_bytes)});
   row.push_back({"ETA", format_duration(remaining_seconds)});
+  if (!m.remark.empty()) row.push_back({"", m.remark});
   return row;
 }
 
@@ -61,7 +62,8 @@ std::string progress_text(const StepMetrics& m, double remaining_seconds) {
   std::string text = str("step ", m.step, "/", m.steps, "  loss ", format_fixed(m.loss, 4), "  ",
                          format_count(std::llround(m.tokens_per_s)), " tok/s");
   if (m.peak_share) text += "  " + percent(*m.peak_share, 0) + " of peak";
-  return text + "  " + format_bytes(m.memory_bytes) + "  ETA " + format_duration(remaining_seconds);
+  text += "  " + format_bytes(m.memory_bytes) + "  ETA " + format_duration(remaining_seconds);
+  return m.remark.empty() ? text : text + "  " + m.remark;
 }
 
 std::string evaluation_text(const EvalMetrics& m) {

@@ -27,6 +27,7 @@ struct StepMetrics {
   std::optional<double> peak_share;   ///< of the measured GEMM peak, 0 to 1
   std::int64_t memory_bytes = 0;      ///< peak of the rank that uses most
   std::vector<NamedValue> more = {};  ///< anything else: counts of left-out samples, bytes sent
+  std::string remark = {};            ///< for the console: what is special about the step's text
 };
 
 /// One pass over the evaluation set, after `step` steps.

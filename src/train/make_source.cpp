@@ -1,0 +1,61 @@
+#include "train/make_source.h"
+
+#include "train/corpus_source.h"
+#include "train/dataset_source.h"
+#include "train/on_policy_source.h"
+#include "train/pair_source.h"
+
+namespace fathom::train {
+
+std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
+                                            Overlong policy, std::int64_t vocab, bool check_all) {
+  using data::TokenFile;
+  auto file = std::make_shared<const TokenFile>(
+      TokenFile::open(path, check_all ? TokenFile::Check::all : TokenFile::Check::index));
+  require(file->info().vocab_size <= vocab, ErrorKind::data, path, ": its tokenizer has ",
+          file->info().vocab_size, " ids, the model's vocabulary ", vocab,
+          "; tokenize the text with the model's own tokenizer");
+  return std::make_unique<data::Dataset>(std::move(file), context, policy);
+}
+
+RunData open_data(const TrainConfig& config, const EnginePlan& plan, bool check_all) {
+  const auto open = [&](const std::string& path) {
+    return path.empty()
+               ? nullptr
+               : open_dataset(path, plan.context, config.data.overlong, plan.loss_vocab, check_all);
+  };
+  std::string train = config.data.train, rejected;
+  if (config.distill.method == DistillMethod::contrastive) {
+    const PairFiles pairs = pair_files(config.distill.pairs);
+    train = pairs.chosen;
+    rejected = pairs.rejected;
+  }
+  return {.train = open(train),
+          .rejected = open(rejected),
+          .corpus = open(config.data.corpus),
+          .eval = open(config.data.eval)};
+}
+
+std::unique_ptr<BatchSource> make_source(const TrainConfig& config, Engine& engine,
+                                         const RunData& data, std::function<void()> progress) {
+  const auto seed = static_cast<std::uint64_t>(config.run.seed);
+  const BatchConfig& batch = config.batch;
+  const data::BatchPlan plan{batch.micro_batches, batch.micro_batch};
+  std::unique_ptr<BatchSource> source;
+  if (config.distill.generates()) {
+    auto on_policy = std::make_unique<OnPolicySource>(*data.train, plan, seed, config.distill,
+                                                      engine.student(), engine.grid());
+    on_policy->writer().progress = std::move(progress);
+    source = std::move(on_policy);
+  } else if (data.rejected) {
+    source = std::make_unique<PairSource>(*data.train, *data.rejected, plan, seed, engine.grid());
+  } else {
+    source = std::make_unique<DatasetSource>(*data.train, plan, seed, engine.grid());
+  }
+  if (!data.corpus) return source;
+  const data::BatchPlan beside{batch.corpus_micro_batches, batch.micro_batch};
+  return std::make_unique<CorpusSource>(std::move(source), *data.corpus, beside, seed,
+                                        engine.grid());
+}
+
+}  // namespace fathom::train
