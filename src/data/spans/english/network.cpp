@@ -1,6 +1,7 @@
 #include "data/spans/english/network.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace fathom::data::spans::english {
 namespace {
@@ -69,33 +70,51 @@ void Tok2Vec::embed(const Word& word, float* features) const {
     std::copy_n(flags_[flag][values[flag]].data(), kWidth, features);
 }
 
-// Lays out the batch's rows and fills those of tokens with their embeddings, mixed.
-void Tok2Vec::place(std::span<const std::vector<Word>> texts, TokenVectors& out) const {
-  out.first_.clear();
-  out.rows_ = kPad;
-  std::size_t longest = 0;
+// Gives every text of the batch its rows.
+void TokenVectors::lay_out(std::span<const std::vector<Word>> texts) {
+  first_.clear();
+  rows_ = kPad;
   for (const auto& words : texts) {
-    out.first_.push_back(out.rows_);
-    out.rows_ += static_cast<std::int64_t>(words.size()) + kPad;
-    longest = std::max(longest, words.size());
+    first_.push_back(rows_);
+    rows_ += static_cast<std::int64_t>(words.size()) + kPad;
   }
-  const auto size = static_cast<std::size_t>((out.rows_ + 2) * kWidth);
-  out.values_.assign(size, 0.0f);
-  out.next_.assign(size, 0.0f);
-  out.features_.resize(longest * kInputs);
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    float* features = out.features_.data();
-    for (const Word& word : texts[i]) {
-      embed(word, features);
-      features += kInputs;
+  const auto size = static_cast<std::size_t>((rows_ + 2) * kWidth);
+  values_.assign(size, 0.0f);
+  next_.assign(size, 0.0f);
+}
+
+// Fills the rows of tokens with their embeddings, mixed. That depends on the form and on whether a
+// space follows, so the many tokens of a batch that share both are computed once.
+void Tok2Vec::mix(std::span<const std::vector<Word>> texts, TokenVectors& out) const {
+  constexpr std::int64_t kUnseen = -1;
+  std::unordered_map<const Lexeme*, std::array<std::int64_t, 2>> seen;
+  std::vector<const Word*> distinct;
+  std::vector<std::int64_t> number;  // in `distinct`, of every token of the batch
+  for (const auto& words : texts)
+    for (const Word& word : words) {
+      auto& known = seen.try_emplace(word.lexeme, std::array{kUnseen, kUnseen})
+                        .first->second[word.space_after];
+      if (known == kUnseen) {
+        known = static_cast<std::int64_t>(distinct.size());
+        distinct.push_back(&word);
+      }
+      number.push_back(known);
     }
-    layers_.front().apply(out.features_.data(), kInputs, static_cast<std::int64_t>(texts[i].size()),
-                          nullptr, out.values_.data() + (out.first_[i] + 1) * kWidth);
-  }
+  std::vector<float> features(distinct.size() * kInputs), mixed(distinct.size() * kWidth);
+  for (std::size_t i = 0; i < distinct.size(); ++i)
+    embed(*distinct[i], features.data() + i * kInputs);
+  layers_.front().apply(features.data(), kInputs, static_cast<std::int64_t>(distinct.size()),
+                        nullptr, mixed.data());
+  auto next = number.begin();
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    for (std::size_t t = 0; t < texts[i].size(); ++t)
+      std::copy_n(mixed.data() + *next++ * kWidth, kWidth,
+                  out.mutable_row(out.first_row(i) + static_cast<std::int64_t>(t)));
 }
 
 void Tok2Vec::run(std::span<const std::vector<Word>> texts, TokenVectors& out) const {
-  place(texts, out);
+  out.lay_out(texts);
+  mix(texts, out);
   for (std::size_t layer = 1; layer < layers_.size(); ++layer) {
     // A row with both its neighbours is a stretch of memory three rows long.
     layers_[layer].apply(out.values_.data(), kWidth, out.rows_, out.values_.data() + kWidth,

@@ -26,10 +26,13 @@ class TokenVectors {
 
  private:
   friend class Tok2Vec;
+  void lay_out(std::span<const std::vector<Word>> texts);
+  float* mutable_row(std::int64_t row) { return values_.data() + (row + 1) * kWidth; }
+
   std::vector<std::int64_t> first_;
   std::int64_t rows_ = 0;
   // One row more at both ends, so that every row of the batch has two neighbours.
-  std::vector<float> values_, next_, features_;
+  std::vector<float> values_, next_;
 };
 
 /// spaCy's Tok2Vec: hashed embeddings of six features, mixed by a maxout layer, then four residual
@@ -44,7 +47,7 @@ class Tok2Vec {
 
  private:
   void embed(const Word& word, float* features) const;
-  void place(std::span<const std::vector<Word>> texts, TokenVectors& out) const;
+  void mix(std::span<const std::vector<Word>> texts, TokenVectors& out) const;
 
   std::array<std::vector<float>, Lexeme::kFeatures> tables_;
   /// Embeddings of the two values of SPACY and of IS_SPACE, already summed.
