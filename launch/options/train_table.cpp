@@ -167,8 +167,6 @@ void describe_spans(OptionTable& t, train::SpansConfig& c) {
                  "training.",
          .unit = "spans.h5 file",
          .on_resume = moved_file});
-  t.add("eval", c.eval,
-        {.help = "The same for data.eval.", .unit = "spans.h5 file", .on_resume = moved_file});
   t.add("model", c.model,
         {.help = "Model of the span extractor (data_tools/fetch_span_model.sh makes it); needed "
                  "without spans.train, and for text that the student writes.",

@@ -255,8 +255,6 @@ void check_run(const TrainConfig& config, Rules& rules) {
              {"data.train"}, "name a token file (fathom tokenize writes them)");
   rules.must(run.eval_every == 0 || !config.data.eval.empty(), {"run.eval_every", "data.eval"},
              "periodic evaluation needs a token file in data.eval");
-  rules.must(config.spans.eval.empty() || !config.data.eval.empty(), {"spans.eval", "data.eval"},
-             "spans of held-out records need the records: name their token file in data.eval");
   rules.must(std::none_of(config.model.freeze.patterns.begin(), config.model.freeze.patterns.end(),
                           [](const std::string& pattern) { return pattern == "*"; }),
              {"model.freeze"}, "everything is frozen: nothing is left to train");

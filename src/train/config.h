@@ -94,7 +94,6 @@ struct DataConfig {
 /// Where the words and phrases of samples come from; used by objectives that compare them.
 struct SpansConfig {
   std::string train;  ///< span file of data.train; empty: found while training
-  std::string eval;   ///< of data.eval
   std::string model;  ///< the extractor's model; needed without a span file, and for text that the
                       ///< student writes
   data::spans::Words words = data::spans::Words::all;

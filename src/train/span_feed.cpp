@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "data/spans/extractor.h"
-#include "data/tokenizers/tokenizer.h"
+#include "data/spans/open_span_source.h"
 
 namespace fathom::train {
 
@@ -71,22 +70,12 @@ SpanFeed::SpanFeed(comm::ProcessGrid& grid, const SpansConfig& config)
 
 void SpanFeed::open(std::shared_ptr<const data::TokenFile> tokens,
                     const std::filesystem::path& tokenizer) {
-  data::spans::SpanSource::Parts parts;
-  parts.tokens = std::move(tokens);
-  parts.threads = config_.threads;
-  const data::spans::Options options{.verb = config_.vp, .words = config_.words};
-  if (!config_.train.empty()) {
-    parts.file = data::spans::SpanFile::open(config_.train);
-    parts.file->require_definition(options);
-  }
-  if (!config_.model.empty()) {
-    parts.tokenizer = data::Tokenizer::load(tokenizer);
-    const auto extractor = std::make_shared<const data::spans::Extractor>(config_.model);
-    parts.find = [extractor, options](std::span<const std::string_view> texts) {
-      return extractor->extract(texts, options, 1);
-    };
-  }
-  source_ = std::make_unique<data::spans::SpanSource>(std::move(parts));
+  source_ = data::spans::open_span_source({.file = config_.train,
+                                           .model = config_.model,
+                                           .tokenizer = tokenizer,
+                                           .options = {.verb = config_.vp, .words = config_.words},
+                                           .threads = config_.threads},
+                                          std::move(tokens));
 }
 
 bool SpanFeed::from_file(const MicroBatch& batch) const {

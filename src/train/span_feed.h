@@ -19,7 +19,7 @@ class SpanFeed {
   SpanFeed(comm::ProcessGrid& grid, const SpansConfig& config);
 
   /// Opens the span file and the extractor. `tokenizer` is the folder that has the model's. Throws
-  /// what SpanSource and Extractor throw.
+  /// what open_span_source throws.
   void open(std::shared_ptr<const data::TokenFile> tokens, const std::filesystem::path& tokenizer);
 
   /// Announces micro-batches that a later step will ask for, so that they are parsed meanwhile.

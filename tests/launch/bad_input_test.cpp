@@ -11,6 +11,7 @@
 #include "checkpoints/run_lock.h"
 #include "checkpoints/safetensors.h"
 #include "core/files.h"
+#include "data/spans/span_file.h"
 #include "tests/launch/program.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
@@ -196,6 +197,34 @@ TEST_F(BadInput, SpanFiles) {
   expect_refused(in_folder("$FATHOM spans bild"), 2, "action", "build|show|inspect|compare");
   expect_refused(in_folder(build + FATHOM_SPAN_MODEL), 3, "tokens.h5", "0000000000000000");
   EXPECT_FALSE(fs::exists(*files_ / "spans.h5"));
+}
+
+TEST_F(BadInput, SpansThatAreNotOfTheTrainingText) {
+  using namespace data::spans;
+  testing::write_tokens(*files_ / "other.h5", 40, 2, 40, 503, 9);
+  const auto write_spans = [&](const std::string& tokens_name, const std::string& name) {
+    const auto tokens = data::TokenFile::open(*files_ / tokens_name);
+    SpanFileWriter writer(*files_ / name, {.definition = definition_of({}),
+                                           .tokenizer = tokens.info().tokenizer,
+                                           .tokens = tokens.info().content});
+    for (std::int64_t r = 0; r < tokens.records(); ++r) writer.append(tokens.record(r).ids, {});
+    writer.finish();
+  };
+  write_spans("tokens.h5", "good-spans.h5");
+  write_spans("other.h5", "other-spans.h5");
+  const auto train_with = [&](const std::string& spans) {
+    return train_on_two("spans", "--teacher.path=model --mta.enabled " + spans);
+  };
+  expect_refused(train_with(""), 2, "mta.enabled", "spans.train", "spans.model");
+  expect_refused(train_with("--spans.train=nowhere.h5"), 4, "nowhere.h5", "fathom spans build");
+  expect_refused(train_with("--spans.train=tokens.h5"), 3, "tokens.h5", "fathom.spans");
+  expect_refused(train_with("--spans.train=other-spans.h5"), 3, "other-spans.h5", "tokens.h5",
+                 "another token file");
+  expect_refused(train_with("--spans.train=good-spans.h5 --spans.vp=group"), 3, "good-spans.h5",
+                 "vp=pattern", "vp=group");
+  expect_refused(train_with("--spans.model=nowhere.h5"), 4, "nowhere.h5");
+  const Outcome empty = train_with("--spans.train=good-spans.h5");
+  EXPECT_EQ(empty.code, 0) << "records without a span add nothing: " << empty.text;
 }
 
 TEST_F(BadInput, SecondWriter) {

@@ -64,8 +64,6 @@ TEST(TrainOptions, SpansSayWhatAWordIs) {
   EXPECT_TRUE(parse({"--spans.model=m.h5"}).config.spans.given());
   expect_error(
       ErrorKind::config, [] { parse({"--spans.vp=full"}); }, "spans.vp", "full", "pattern|group");
-  expect_error(
-      ErrorKind::config, [] { parse({"--spans.eval=s.h5"}); }, "spans.eval", "data.eval");
 }
 
 TEST(TrainOptions, FlagsNeedNoValue) {
