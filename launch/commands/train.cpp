@@ -8,6 +8,7 @@
 #include "launch/commands/commands.h"
 #include "launch/commands/dry_run.h"
 #include "launch/session.h"
+#include "train/memory_report.h"
 #include "train/trainer.h"
 
 namespace fathom::launch {
@@ -17,7 +18,7 @@ std::size_t bytes_of(double gib) {
   return static_cast<std::size_t>(gib * (1 << 30));
 }
 
-int train(comm::MpiSession& session, const train::TrainConfig& config,
+int train(comm::MpiSession& session, const train::TrainConfig& config, bool memory,
           const train::EnginePlan& plan) {
   logger().set_quiet(config.run.quiet);
   choose_threads(session, config.run.threads);
@@ -38,6 +39,11 @@ int train(comm::MpiSession& session, const train::TrainConfig& config,
                change.is);
   };
   train::Trainer trainer(*device, grid, config, plan, std::move(hooks));
+  if (memory) {
+    trainer.step();
+    std::cout << train::memory_report(trainer.engine());
+    return 0;
+  }
   return trainer.run() == train::RunEnd::stopped ? kStoppedExitCode : 0;
 }
 
@@ -56,7 +62,7 @@ int train_command(const Arguments& arguments) {
     return 0;
   }
   return run_distributed(request.config.grid.ranks(), [&](comm::MpiSession& session) {
-    return train(session, request.config, plan);
+    return train(session, request.config, request.memory, plan);
   });
 }
 

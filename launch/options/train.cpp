@@ -49,6 +49,10 @@ TrainRequest parse_train(const Arguments& arguments) {
             {.help = "Print the complete recipe of this run and stop."});
   table.add("dry-run", request.dry_run,
             {.help = "Print partition, memory, messages and bytes without starting MPI."});
+  table.add(
+      "memory", request.memory,
+      {.help = "Run one step, print the bytes that it kept for the backward pass by operation "
+               "and rank, and every parameter with its owner, and stop."});
   describe_train(table, request.config);
   if (asks_for_help(arguments)) {
     request.reply = help_text(train_command, table);

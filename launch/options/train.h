@@ -13,6 +13,7 @@ namespace fathom::options {
 struct TrainRequest {
   std::string recipe;  ///< INI file; empty when everything is on the command line
   bool dry_run = false;
+  bool memory = false;  ///< one step, and what it kept
   bool print_config = false;
   train::TrainConfig config;
   std::optional<std::string> reply;  ///< the text of --help or --print-config
