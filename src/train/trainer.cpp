@@ -212,6 +212,7 @@ StepMetrics Trainer::step() {
   StepMetrics metrics;
   metrics.loss = sums.objective;
   metrics.parts = loss_parts(config_, engine_.role_sums());
+  metrics.more = std::move(batches.report);
   add_terms(metrics);
   if (faults_.poisons(index + 1)) metrics.loss = std::numeric_limits<double>::quiet_NaN();
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
@@ -219,7 +220,6 @@ StepMetrics Trainer::step() {
   require_finite(agreed.finite, metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
-  metrics.more = std::move(batches.report);
   metrics.remark = std::move(batches.remark);
   metrics.step = ++steps_done_;
   metrics.steps = config_.run.steps;
