@@ -100,9 +100,18 @@ std::int64_t counted_vocabulary(const LossConfig& loss, const model::ModelSpec& 
 }  // namespace
 
 void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const std::string& path) {
-  adapter = methods::adapters::resolve(path.empty() ? spec : read_adapter_spec(path), student);
   adapter_path = path;
-  if (!path.empty()) AdapterFolder(path, adapter, student);  // the same complaint, but before MPI
+  if (path.empty()) {
+    adapter = methods::adapters::resolve(spec, student);
+    return;
+  }
+  const auto stored = read_adapter_spec(path);
+  try {
+    adapter = methods::adapters::resolve(stored, student);
+  } catch (const Error& error) {
+    fail(error.kind(), path, ": this adapter does not fit the model: ", error.what());
+  }
+  AdapterFolder(path, adapter, student);  // what engines would find, but before MPI
 }
 
 model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,

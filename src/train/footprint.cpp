@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "methods/adapters/tensors.h"
+
 namespace fathom::train {
 namespace {
 
@@ -31,6 +33,25 @@ StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& la
   return size;
 }
 
+struct AdapterSize {
+  double all = 0, trained = 0;
+};
+
+// Adapter parameters of one stage, as if each tensor rank held them whole: they are few.
+AdapterSize adapter_size(const EnginePlan& plan, int stage) {
+  AdapterSize size;
+  for (const auto& tensor : methods::adapters::tensors(plan.adapter, plan.student)) {
+    const bool shared = tensor.layer < 0;
+    if (!shared && (tensor.layer < plan.student_layers.begin(stage) ||
+                    tensor.layer >= plan.student_layers.end(stage)))
+      continue;
+    const auto elements = static_cast<double>(tensor.shape.elements());
+    size.all += elements;
+    if (tensor.trained) size.trained += elements;
+  }
+  return size;
+}
+
 // f32 values that a block saves for each token: the residual stream twice, the fused projection and
 // attention's result, the feed-forward's inner states and, unless they are made again, both normed
 // inputs and the activation's result.
@@ -55,9 +76,13 @@ double multiply_adds(const model::ModelSpec& spec, double layers, bool head) {
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
   Footprint result;
   const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
-  result.weights = 4 * student.parameters;
-  result.gradients = 4 * student.parameters;
-  result.moments = 8 * student.parameters;
+  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none;
+  const AdapterSize adapter = adapter_size(plan, stage);
+  const double trained = adapted ? adapter.trained : student.parameters;
+  const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
+  result.weights = static_cast<double>(size_of(stored)) * student.parameters + 4 * adapter.all;
+  result.gradients = 4 * trained;
+  result.moments = 8 * trained;
   if (plan.teacher) {
     const StageSize teacher = stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage);
     result.teacher = static_cast<double>(size_of(config.teacher.dtype)) * teacher.parameters;
