@@ -28,11 +28,12 @@ Discovery discover_in(const fs::path& folder) {
 }
 
 /// The newest checkpoint that is sound; any newer one that is not is an error or a warning.
-Discovery discover_latest(const fs::path& run_folder, bool allow_fallback) {
+Discovery discover_latest(const fs::path& run_folder, const OpenOptions& options) {
   auto steps = committed_steps(run_folder);
   // LATEST is written after the rename: it may lag behind, but what it names must be there.
   const auto latest = latest_step(run_folder);
   if (latest && (steps.empty() || steps.back() < *latest)) steps.push_back(*latest);
+  std::erase_if(steps, [&](std::int64_t step) { return step >= options.before; });
 
   std::vector<std::string> damages;
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -41,9 +42,10 @@ Discovery discover_latest(const fs::path& run_folder, bool allow_fallback) {
       found.warnings = std::move(damages);
       return found;
     } catch (const Error& error) {
-      if (!allow_fallback)
+      if (!options.allow_fallback)
         fail(ErrorKind::io, error.what(),
-             "; an earlier checkpoint is taken only if fallback is allowed");
+             "; an earlier checkpoint is taken only if fallback is allowed "
+             "(run.resume_fallback=true)");
       damages.push_back(str("passing over ", step_name(*step), ": ", error.what()));
     }
   }
@@ -103,8 +105,7 @@ void check_piece(const h5::File& shard, const std::string& name, DType dtype,
 std::optional<CheckpointReader> CheckpointReader::open_latest(comm::Communicator& world,
                                                               const fs::path& run_folder,
                                                               const OpenOptions& options) {
-  const Discovery found =
-      share(world, [&] { return discover_latest(run_folder, options.allow_fallback); });
+  const Discovery found = share(world, [&] { return discover_latest(run_folder, options); });
   if (options.warn)
     for (const std::string& warning : found.warnings) options.warn(warning);
   if (found.folder.empty()) return std::nullopt;

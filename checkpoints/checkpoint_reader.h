@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +19,8 @@ struct OpenOptions {
   /// Without it a damaged checkpoint is an error: training from an older one is the user's
   /// decision.
   bool allow_fallback = false;
+  /// Only checkpoints of earlier steps than this.
+  std::int64_t before = std::numeric_limits<std::int64_t>::max();
   /// Compare the checksum of every piece when it is first read.
   bool verify = false;
   /// Receives one line for each checkpoint passed over; called on every rank.

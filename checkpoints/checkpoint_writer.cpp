@@ -48,6 +48,14 @@ Manifest combine(const RunInfo& info, const std::vector<std::string>& reports) {
   return manifest;
 }
 
+std::int64_t bytes_of(const Snapshot& snapshot) {
+  std::int64_t bytes = 0;
+  for (const LocalTensor& tensor : snapshot.tensors)
+    for (const LocalPiece& piece : tensor.pieces)
+      bytes += element_count(piece.box) * static_cast<std::int64_t>(size_of(tensor.dtype));
+  return bytes;
+}
+
 /// Runs a step whose failure does not undo the commit.
 template <typename Step>
 void attempt(std::vector<std::string>& warnings, Step step) {
@@ -63,6 +71,14 @@ json to_json(const SaveResult& result) {
 }
 
 }  // namespace
+
+std::string space_hint(const std::filesystem::path& folder, std::uint64_t bytes) {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(folder, unknown);
+  if (unknown || space.available >= bytes) return {};
+  return str("the disk of '", folder.string(), "' has ", space.available >> 20,
+             " MiB left and this checkpoint needs ", bytes >> 20, " MiB: it may fail");
+}
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path run_folder, const KeepPolicy& keep,
                                    SaveObserver observer)
@@ -80,7 +96,7 @@ std::filesystem::path CheckpointWriter::unfinished_folder() const {
   return run_folder_ / (step_name(info_.step) + ".tmp");
 }
 
-void CheckpointWriter::begin(comm::Communicator& world, RunInfo info, Snapshot snapshot) {
+std::string CheckpointWriter::begin(comm::Communicator& world, RunInfo info, Snapshot snapshot) {
   FATHOM_CHECK(!pending(), "a save of step ", info_.step, " is under way");
   info_ = std::move(info);
   begun_ = now();
@@ -97,6 +113,10 @@ void CheckpointWriter::begin(comm::Communicator& world, RunInfo info, Snapshot s
   problem = world.broadcast_text(problem, 0);
   require(problem.empty(), ErrorKind::io, "cannot begin the checkpoint of step ", info_.step, ": ",
           problem);
+  std::int64_t bytes = bytes_of(snapshot);
+  world.all_reduce(&bytes, 1, comm::ReduceOp::sum);
+  const std::string hint =
+      world.rank() == 0 ? space_hint(folder, static_cast<std::uint64_t>(bytes)) : "";
   pending_ = std::async(std::launch::async,
                         [this, folder, rank = world.rank(), data = std::move(snapshot)] {
                           // Another node's view of a network folder may lag behind rank 0's; making
@@ -104,6 +124,7 @@ void CheckpointWriter::begin(comm::Communicator& world, RunInfo info, Snapshot s
                           std::filesystem::create_directories(folder);
                           return write_shard(folder, rank, data, observer_);
                         });
+  return hint;
 }
 
 std::optional<SaveResult> CheckpointWriter::try_finish(comm::Communicator& world) {

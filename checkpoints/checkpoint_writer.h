@@ -12,6 +12,11 @@
 
 namespace fathom::checkpoints {
 
+/// A sentence for the log if the disk of a folder seems to have no room for so many bytes; empty
+/// otherwise. Only a hint: quotas and file systems of several servers may refuse earlier, or
+/// later; whether a save worked is known when every rank has written.
+std::string space_hint(const std::filesystem::path& folder, std::uint64_t bytes);
+
 /// A checkpoint that is on the disk.
 struct SaveResult {
   std::int64_t step;
@@ -42,7 +47,8 @@ class CheckpointWriter {
 
   /// Collective; blocks for one broadcast. The snapshot's memory must not change until the save
   /// ends. `info` matters on rank 0. Throws Error(io) on all ranks if the folder cannot be made.
-  void begin(comm::Communicator& world, RunInfo info, Snapshot snapshot);
+  /// Returns space_hint() on rank 0, and nothing elsewhere.
+  std::string begin(comm::Communicator& world, RunInfo info, Snapshot snapshot);
 
   /// True between begin and the end of the save.
   bool pending() const { return pending_.valid(); }

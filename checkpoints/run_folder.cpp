@@ -103,6 +103,20 @@ void prune(const fs::path& run_folder, const KeepPolicy& policy, const SaveObser
   }
 }
 
+std::vector<std::string> set_aside_after(const fs::path& run_folder, std::int64_t step) {
+  std::vector<std::string> names;
+  for (const std::int64_t later : committed_steps(run_folder)) {
+    if (later <= step) continue;
+    std::string name = step_name(later) + ".damaged";
+    for (int i = 2; fs::exists(run_folder / name); ++i)
+      name = str(step_name(later), ".damaged.", i);
+    files::rename_file(run_folder / step_name(later), run_folder / name);
+    names.push_back(std::move(name));
+  }
+  if (!names.empty()) write_latest(run_folder, step);
+  return names;
+}
+
 std::vector<std::string> remove_leftovers(const fs::path& run_folder) {
   std::vector<std::string> names;
   if (!fs::is_directory(run_folder)) return names;

@@ -42,6 +42,11 @@ struct KeepPolicy {
 void prune(const std::filesystem::path& run_folder, const KeepPolicy& policy,
            const SaveObserver& observer = {});
 
+/// Takes every checkpoint after `step` out of the run, which went back to that one: each is renamed
+/// to step_X.damaged (.damaged.2 and so on), for people to look at. Returns the new names.
+std::vector<std::string> set_aside_after(const std::filesystem::path& run_folder,
+                                         std::int64_t step);
+
 /// Removes what an interrupted save or prune left (step_*.tmp); returns the names. The caller must
 /// hold the folder's RunLock.
 std::vector<std::string> remove_leftovers(const std::filesystem::path& run_folder);

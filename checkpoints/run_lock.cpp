@@ -62,7 +62,10 @@ LockResult try_flock(int fd, const std::filesystem::path& path) {
 }  // namespace
 
 RunLock::RunLock(const std::filesystem::path& run_folder) : path_(run_folder / "LOCK") {
-  std::filesystem::create_directories(run_folder);
+  std::error_code problem;
+  std::filesystem::create_directories(run_folder, problem);
+  require(!problem, ErrorKind::io, "cannot make run folder '", run_folder.string(),
+          "': ", problem.message());
   const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   require(fd >= 0, ErrorKind::io, "cannot open '", path_.string(), "': ", std::strerror(errno));
   try {

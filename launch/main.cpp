@@ -27,6 +27,7 @@ constexpr std::array kEntries = {
     Entry{"import", fathom::launch::import_command},
     Entry{"convert", fathom::launch::convert_command},
     Entry{"checkpoint", fathom::launch::checkpoint_command},
+    Entry{"hang-report", fathom::launch::hang_report_command},
 };
 
 int dispatch(int argc, char** argv) {

@@ -49,7 +49,7 @@ int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession
   }
 }
 
-void choose_threads(comm::MpiSession& session, int wanted) {
+std::vector<RankPlace> choose_threads(comm::MpiSession& session, int wanted) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   sched_getaffinity(0, sizeof mask, &mask);
@@ -61,10 +61,13 @@ void choose_threads(comm::MpiSession& session, int wanted) {
   const int own = cores == machine ? std::max(1, cores / neighbours) : cores;
   const int threads = wanted > 0 ? wanted : own;
   kernels::set_threads(threads);
-  if (threads > cores)
-    log_warn(threads, " threads on ", cores,
-             " cores that this rank is bound to: start mpirun with ",
-             "--bind-to none, or use launch/fathom-mpirun");
+  const auto texts = session.world().all_gather_text(
+      to_json(find_place(session.world().rank(), session.host(), threads)));
+  std::vector<RankPlace> places;
+  if (session.world().rank() != 0) return places;
+  for (const std::string& text : texts) places.push_back(parse_place(text));
+  for (const std::string& warning : launch_warnings(places)) log_warn(warning);
+  return places;
 }
 
 }  // namespace fathom::launch

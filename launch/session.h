@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "comm/mpi/mpi_session.h"
 #include "comm/process_grid.h"
 #include "core/error.h"
+#include "launch/launch_report.h"
 
 namespace fathom::launch {
 
@@ -21,7 +23,8 @@ void report(int rank, const std::string& message);
 int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body);
 
 /// Sets this rank's thread count: `wanted`, or by default the cores that it is bound to, divided by
-/// the ranks of the node if they are not bound apart. Warns where ranks would share cores.
-void choose_threads(comm::MpiSession& session, int wanted);
+/// the ranks of the node if they are not bound apart. Warns about what is known to make such a
+/// launch slow, and returns every rank's place on rank 0, nothing elsewhere. Collective.
+std::vector<RankPlace> choose_threads(comm::MpiSession& session, int wanted);
 
 }  // namespace fathom::launch

@@ -18,5 +18,6 @@ int import_command(const Arguments& arguments);
 int convert_command(const Arguments& arguments);
 int checkpoint_command(const Arguments& arguments);
 int spans_command(const Arguments& arguments);
+int hang_report_command(const Arguments& arguments);
 
 }  // namespace fathom::launch

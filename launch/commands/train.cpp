@@ -1,8 +1,10 @@
 #include "launch/options/train.h"
 
+#include <ctime>
 #include <iostream>
+#include <optional>
 
-#include "comm/watchdog.h"
+#include "comm/watched_communicator.h"
 #include "core/log.h"
 #include "core/stop_signal.h"
 #include "launch/commands/commands.h"
@@ -18,33 +20,56 @@ std::size_t bytes_of(double gib) {
   return static_cast<std::size_t>(gib * (1 << 30));
 }
 
+/// Where this rank's watchdog writes: one folder for each start of a run, named by rank 0's clock.
+comm::Watchdog::Place watched_place(comm::MpiSession& session, const std::string& run) {
+  char when[32] = "";
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(when, sizeof when, "%Y-%m-%dT%H.%M.%SZ", gmtime_r(&now, &utc));
+  const std::string start = session.world().broadcast_text(when, 0);
+  return {.rank = session.world().rank(),
+          .ranks = session.world().size(),
+          .host = session.host(),
+          .folder = std::filesystem::path(run) / "hang" / start};
+}
+
 int train(comm::MpiSession& session, const train::TrainConfig& config, bool memory,
           const train::EnginePlan& plan) {
   logger().set_quiet(config.run.quiet);
-  choose_threads(session, config.run.threads);
+  for (const RankPlace& place : choose_threads(session, config.run.threads))
+    log_info(to_string(place));
   const auto device = make_cpu_device(bytes_of(config.run.memory_limit_gib));
-  comm::ProcessGrid grid(session.world(),
+  std::optional<comm::Watchdog> watchdog;
+  std::unique_ptr<comm::Communicator> watched;
+  if (config.run.watchdog_seconds > 0) {
+    watchdog.emplace(watched_place(session, config.run.dir),
+                     comm::Watchdog::Seconds(config.run.watchdog_seconds),
+                     [&] { session.abort(exit_code(ErrorKind::comm)); });
+    if (session.world().size() > 1) watched = comm::watch(session.world(), *watchdog);
+  }
+  comm::ProcessGrid grid(watched ? *watched : session.world(),
                          {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
-  comm::Watchdog watchdog(
-      "rank " + std::to_string(session.world().rank()) + " on " + session.host(),
-      comm::Watchdog::Seconds(config.run.watchdog_seconds),
-      [&] { session.abort(exit_code(ErrorKind::comm)); });
   train::TrainerHooks hooks;
   hooks.config_text = options::to_text(config);
-  hooks.watchdog = &watchdog;
+  hooks.watchdog = watchdog ? &*watchdog : nullptr;
   hooks.check_resume = [&](const std::string& stored) {
     const auto was = options::config_from_text(stored, "the checkpoint's recipe");
     for (const options::Change& change : options::check_resume(was, config))
       log_info("changed since the checkpoint: ", change.key, " was ", change.was, ", is ",
                change.is);
   };
-  train::Trainer trainer(*device, grid, config, plan, std::move(hooks));
+  std::optional<train::Trainer> trainer;
+  {
+    const comm::Watchdog::Phase loading(hooks.watchdog, "load",
+                                        comm::Watchdog::Seconds(config.run.watchdog_load_seconds));
+    trainer.emplace(*device, grid, config, plan, std::move(hooks));
+  }
   if (memory) {
-    trainer.step();
-    std::cout << train::memory_report(trainer.engine());
+    trainer->step();
+    std::cout << train::memory_report(trainer->engine());
     return 0;
   }
-  return trainer.run() == train::RunEnd::stopped ? kStoppedExitCode : 0;
+  return trainer->run() == train::RunEnd::stopped ? kStoppedExitCode : 0;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "launch/options/edit_distance.h"
 #include "launch/options/evaluate.h"
 #include "launch/options/generate.h"
+#include "launch/options/hang_report.h"
 #include "launch/options/pairs.h"
 #include "launch/options/probe.h"
 #include "launch/options/spans.h"
@@ -16,8 +17,9 @@ namespace fathom::options {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = {
-      train_command, generate_command, evaluate_command, pairs_command,      tokenize_command,
-      spans_command, import_command,   convert_command,  checkpoint_command, probe_command};
+      train_command,      generate_command,    evaluate_command, pairs_command,
+      tokenize_command,   spans_command,       import_command,   convert_command,
+      checkpoint_command, hang_report_command, probe_command};
   return all;
 }
 

@@ -43,6 +43,9 @@ void describe_run(OptionTable& t, train::RunConfig& c) {
   t.add("resume", c.resume,
         {.help = "Continue from the newest checkpoint in run.dir if there is one (auto), only if "
                  "there is one (must), or refuse to start beside one (never)."});
+  t.add("resume_fallback", c.resume_fallback,
+        {.help = "If the newest checkpoint is damaged, go on from the newest sound one, and set "
+                 "the others aside as step_*.damaged; without it damage is an error."});
   t.add("reset_data", c.reset_data,
         {.help = "On resume, accept another data set, context or batch: the sample order starts "
                  "anew."});
@@ -59,9 +62,20 @@ void describe_run(OptionTable& t, train::RunConfig& c) {
          .unit = "GiB per rank",
          .range = at_least(0)});
   t.add("watchdog_seconds", c.watchdog_seconds,
-        {.help = "End the job when a rank makes no progress for this long; 0 waits forever.",
+        {.help = "End the job when a rank makes no progress for this long; at half of it the rank "
+                 "says what it waits for. 0 waits forever.",
          .unit = "seconds",
          .range = at_least(0)});
+  t.add("watchdog_load_seconds", c.watchdog_load_seconds,
+        {.help = "The same while models, data and checkpoint are loaded.",
+         .unit = "seconds",
+         .range = above(0)});
+  t.add("watchdog_save_seconds", c.watchdog_save_seconds,
+        {.help = "The same while training waits for a checkpoint to be written.",
+         .unit = "seconds",
+         .range = above(0)});
+  t.add("watchdog_eval_seconds", c.watchdog_eval_seconds,
+        {.help = "The same within an evaluation.", .unit = "seconds", .range = above(0)});
   t.add("quiet", c.quiet, {.help = "Print warnings and errors only."});
 }
 

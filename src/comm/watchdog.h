@@ -4,16 +4,22 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include "comm/hang_report.h"
 
 namespace fathom::comm {
 
 /// Ends a job that is alive but stuck. One thread per process, no communication: the working thread
-/// notes each action it starts, and when no note comes for the limit, the last one is printed (so
-/// that the log shows who waits for whom); after as long again the job is aborted.
+/// notes each action that it starts and each call in which it waits for other ranks. When no note
+/// comes for half of the limit, the last ones are printed and written to a report; at the limit the
+/// reports of all ranks together name the rank that the others wait for, and the job is aborted.
 class Watchdog {
  public:
   using Seconds = std::chrono::duration<double>;
@@ -23,13 +29,19 @@ class Watchdog {
     std::int64_t step = -1;
     int micro_batch = -1;
     const char* name = "start";
-    int peer = -1;
-    int tag = -1;
+  };
+
+  /// Who is watched, and where the reports go.
+  struct Place {
+    int rank = 0;
+    int ranks = 1;
+    std::string host;
+    std::filesystem::path folder;  ///< made when there is something to report; empty: no reports
   };
 
   /// `abort` is called from the watchdog's thread, once; it should not return
   /// (MpiSession::abort with the exit code of ErrorKind::comm).
-  Watchdog(std::string rank_name, Seconds limit, std::function<void()> abort);
+  Watchdog(Place place, Seconds limit, std::function<void()> abort);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -37,45 +49,72 @@ class Watchdog {
   /// Progress: lock-free and a few stores long, for the working thread only.
   void note(const Action& action);
 
-  /// The limit outside any Phase, for example ten median steps once they are known.
-  void set_limit(Seconds limit);
+  /// A group of ranks whose calls are noted; lives as long as the watchdog.
+  struct Group {
+    std::vector<int> members;       ///< ranks of the world
+    std::uint64_t collectives = 0;  ///< begun so far: the working thread's own count
+  };
+  Group& add_group(std::vector<int> members);
+
+  /// While it lives, the working thread may be waiting for others. Calls do not nest.
+  class Call {
+   public:
+    /// A collective of the group. `name` must be a string literal.
+    Call(Watchdog* watchdog, const char* name, Group& group);
+    /// A message from or to one member.
+    Call(Watchdog* watchdog, const char* name, Group& group, int peer, int tag);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    Watchdog* watchdog_;
+  };
 
   /// A span of time with its own limit: saving, loading, evaluating. Phases nest; the innermost
   /// counts. For the working thread only.
   class Phase {
    public:
-    Phase(Watchdog& watchdog, const char* name, Seconds limit);
+    /// Without a watchdog, nothing happens.
+    Phase(Watchdog* watchdog, const char* name, Seconds limit);
     ~Phase();
     Phase(const Phase&) = delete;
     Phase& operator=(const Phase&) = delete;
 
    private:
-    Watchdog& watchdog_;
-    const char* outer_name_;
-    double outer_limit_;
+    Watchdog* watchdog_;
+    const char* outer_name_ = nullptr;
+    double outer_limit_ = 0;
   };
 
  private:
   void run();
   double limit() const;
-  std::string report(double silent_seconds) const;
+  HangReport report(double silent_seconds) const;
+  void tell(const HangReport& report);
+  void give_up(double silent_seconds);
 
-  const std::string rank_name_;
+  const Place place_;
   const std::function<void()> abort_;
 
-  // The slot. Its fields are read only after they have not changed for a whole limit, so they need
-  // no protection from tearing; `notes_` is stored last and publishes them.
+  // The slots. Their fields are read only after they have not changed for half a limit, so they
+  // need no protection from tearing; `notes_` is stored last and publishes them.
   std::atomic<std::uint64_t> notes_{0};
   std::atomic<std::int64_t> step_{-1};
   std::atomic<int> micro_batch_{-1};
   std::atomic<const char*> name_{"start"};
+
+  std::atomic<const char*> call_{nullptr};  ///< nullptr: not waiting for anybody
+  std::atomic<const Group*> group_{nullptr};
+  std::atomic<std::uint64_t> collective_{0};
   std::atomic<int> peer_{-1};
   std::atomic<int> tag_{-1};
 
-  std::atomic<double> limit_;
+  const double limit_;
   std::atomic<double> phase_limit_{0.0};  ///< 0 outside any Phase
   std::atomic<const char*> phase_name_{nullptr};
 
+  std::list<Group> groups_;
   std::mutex mutex_;
   std::condition_variable stop_signal_;
   bool stop_ = false;

@@ -29,12 +29,16 @@ struct RunConfig {
   int save_every = 0;    ///< 0: only after the last step
   int keep = 3;          ///< 0: all
   Resume resume = Resume::automatic;
+  bool resume_fallback = false;  ///< take an earlier checkpoint if the newest is damaged
   bool reset_data = false;
   bool reset_optimizer = false;
   bool accept_changes = false;
-  int threads = 0;                ///< per rank; 0: the cores this rank is bound to
-  double memory_limit_gib = 0.0;  ///< per rank; 0: none
-  double watchdog_seconds = 600.0;
+  int threads = 0;                  ///< per rank; 0: the cores this rank is bound to
+  double memory_limit_gib = 0.0;    ///< per rank; 0: none
+  double watchdog_seconds = 600.0;  ///< 0: no watchdog at all
+  double watchdog_load_seconds = 3600.0;
+  double watchdog_save_seconds = 1800.0;
+  double watchdog_eval_seconds = 1800.0;
   bool quiet = false;
 };
 

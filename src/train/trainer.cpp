@@ -64,31 +64,76 @@ void Trainer::resume_or_start() {
   if (world.rank() == 0)
     for (const std::string& name : checkpoints::remove_leftovers(config_.run.dir))
       log_info("removed ", name, ", left by an interrupted save");
-  std::optional<checkpoints::CheckpointReader> reader;
-  if (config_.run.resume != Resume::never)
-    reader = checkpoints::CheckpointReader::open_latest(world, config_.run.dir, {.verify = true});
-  require(reader.has_value() || config_.run.resume != Resume::must, ErrorKind::io, config_.run.dir,
-          ": run.resume = must, but there is no checkpoint");
-  if (!reader) {
-    engine_.load_initial_weights();
-    if (world.rank() == 0) keep_tokenizer();
-    return;
+  checkpoints::OpenOptions options = {.allow_fallback = config_.run.resume_fallback,
+                                      .verify = true};
+  options.warn = [&](const std::string& text) {
+    if (world.rank() == 0) log_warn(text);
+  };
+  auto reader = open_checkpoint(options);
+  // Damage within a file shows when it is read, on the ranks that need it.
+  for (std::string damage; reader; reader = open_checkpoint(options)) {
+    damage = resume_from(*reader);
+    if (damage.empty()) break;
+    require(options.allow_fallback, ErrorKind::io, damage,
+            "; run.resume_fallback=true goes on from an earlier checkpoint");
+    options.before = reader->manifest().run.step;
+    options.warn(str("passing over ", reader->folder().filename().string(), ": ", damage));
   }
-  if (hooks_.check_resume) hooks_.check_resume(reader->manifest().run.config);
+  if (reader) return settle_on(*reader);
+  engine_.load_initial_weights();
+  if (world.rank() == 0) keep_tokenizer();
+}
+
+std::optional<checkpoints::CheckpointReader> Trainer::open_checkpoint(
+    const checkpoints::OpenOptions& options) {
+  auto reader = checkpoints::CheckpointReader::open_latest(grid_.world(), config_.run.dir, options);
+  const bool passed_over = options.before < checkpoints::OpenOptions().before;
+  require(reader || !passed_over, ErrorKind::io, config_.run.dir,
+          ": no sound checkpoint is left; choose another folder to start anew");
+  const Resume resume = config_.run.resume;
+  require(reader.has_value() || resume != Resume::must, ErrorKind::io, config_.run.dir,
+          ": run.resume = must, but there is no checkpoint");
+  require(!reader || resume != Resume::never, ErrorKind::config, config_.run.dir,
+          ": run.resume = never, but there is ", reader ? reader->folder().string() : "",
+          "; choose another folder");
+  return reader;
+}
+
+// Sets everything from a checkpoint. Returns what is damaged in it, the same text on every rank.
+std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
+  if (hooks_.check_resume) hooks_.check_resume(reader.manifest().run.config);
   const RunState state =
-      parse_run_state(reader->manifest().run.state, (reader->folder() / "manifest.json").string());
+      parse_run_state(reader.manifest().run.state, (reader.folder() / "manifest.json").string());
   data_start_ = continued_data(state);
-  // What a method learnt from other data starts anew with the data.
-  if (state.data == source_->identity())
-    source_->restore(read_method_state(*reader, state.method), reader->folder().string());
-  engine_.load_teacher();
-  restore(engine_, *reader, !config_.run.reset_optimizer);
-  engine_.weights_changed();
+  std::string damage;
+  try {
+    // What a method learnt from other data starts anew with the data.
+    if (state.data == source_->identity())
+      source_->restore(read_method_state(reader, state.method), reader.folder().string());
+    restore(engine_, reader, !config_.run.reset_optimizer);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::io) throw;
+    damage = error.what();
+  }
+  const auto damages = grid_.world().all_gather_text(damage);
+  damage.clear();
+  for (std::size_t rank = 0; rank < damages.size(); ++rank)
+    if (!damages[rank].empty())
+      damage += str(damage.empty() ? "" : "; ", "rank ", rank, ": ", damages[rank]);
   engine_.optimizer().set_steps(config_.run.reset_optimizer ? 0 : state.optimizer_steps);
   steps_done_ = saved_step_ = state.step;
   resumed_ = state.step;
   evaluation_due_ = state.evaluation_due && !config_.data.eval.empty();
-  log_info("resumed from ", reader->folder().string(), " (saved by ", reader->manifest().run.grid,
+  return damage;
+}
+
+void Trainer::settle_on(const checkpoints::CheckpointReader& reader) {
+  engine_.load_teacher();
+  engine_.weights_changed();
+  if (config_.run.resume_fallback && grid_.world().rank() == 0)
+    for (const std::string& name : checkpoints::set_aside_after(config_.run.dir, steps_done_))
+      log_warn("set aside as ", name);
+  log_info("resumed from ", reader.folder().string(), " (saved by ", reader.manifest().run.grid,
            ")");
 }
 
@@ -163,6 +208,10 @@ Trainer::StepVote Trainer::vote(bool finite) {
   return {.finite = values[0] == 0, .memory = values[2]};
 }
 
+comm::Watchdog::Phase Trainer::watch(const char* phase, double seconds) {
+  return {hooks_.watchdog, phase, comm::Watchdog::Seconds(seconds)};
+}
+
 void Trainer::require_finite(bool finite, double loss, double norm) {
   if (finite) return;
   // All ranks are here: the save that is under way is the last good one.
@@ -235,6 +284,7 @@ StepMetrics Trainer::step() {
 
 std::optional<EvalMetrics> Trainer::evaluate() {
   FATHOM_CHECK(eval_batches_ != nullptr, "there is no evaluation set");
+  const auto phase = watch("evaluate", config_.run.watchdog_eval_seconds);
   note("evaluate", steps_done_);
   const Timer timer;
   const data::Share share =
@@ -277,6 +327,7 @@ bool Trainer::asked_to_stop() {
 
 void Trainer::begin_save() {
   finish_save();
+  const auto phase = watch("save", config_.run.watchdog_save_seconds);
   note("save", steps_done_);
   const Timer timer;
   saved_step_ = steps_done_;
@@ -297,13 +348,15 @@ void Trainer::begin_save() {
                             .program = "fathom"};
   checkpoints::Snapshot saved = snapshot(engine_, true);
   if (grid_.world().rank() == 0) append(method, saved);
-  writer_.begin(grid_.world(), std::move(info), std::move(saved));
+  const std::string hint = writer_.begin(grid_.world(), std::move(info), std::move(saved));
+  if (!hint.empty()) log_warn(hint);
   save_wait_ = timer.seconds();
 }
 
 // Waits for the save under way, if there is one.
 void Trainer::finish_save() {
   if (!writer_.pending()) return;
+  const auto phase = watch("save", config_.run.watchdog_save_seconds);
   note("save", saved_step_);
   const Timer timer;
   const auto saved = writer_.finish(grid_.world());

@@ -60,6 +60,10 @@ class Trainer {
  private:
   void open_run_folder();
   void resume_or_start();
+  std::optional<checkpoints::CheckpointReader> open_checkpoint(
+      const checkpoints::OpenOptions& options);
+  std::string resume_from(checkpoints::CheckpointReader& reader);
+  void settle_on(const checkpoints::CheckpointReader& reader);
   std::filesystem::path tokenizer_folder() const;
   void keep_tokenizer();
   void prepare_spans(const StepBatches& batches, StepClock clock);
@@ -71,6 +75,7 @@ class Trainer {
   bool asked_to_stop();
   void report_save(const checkpoints::SaveResult& result);
   /// Tells the watchdog what comes next, and lets an injected fault happen there.
+  comm::Watchdog::Phase watch(const char* phase, double seconds);
   void note(const char* action, std::int64_t step, int micro_batch = -1);
   void log_start();
   void log_saved_bytes();

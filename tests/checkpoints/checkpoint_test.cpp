@@ -271,5 +271,13 @@ TEST_F(Checkpoint, ViewShowsEveryTensorWhole) {
   EXPECT_EQ(std::memcmp(found.data(), wanted.data(), wanted.size()), 0);
 }
 
+TEST(SpaceHint, NamesWhatIsLeftAndWhatIsNeeded) {
+  const TemporaryDirectory folder;
+  EXPECT_EQ(space_hint(folder.path(), 1), "");
+  const std::string hint = space_hint(folder.path(), std::uint64_t{1} << 60);
+  EXPECT_NE(hint.find("needs 1099511627776 MiB"), std::string::npos) << hint;
+  EXPECT_EQ(space_hint(folder / "nowhere", std::uint64_t{1} << 60), "") << "not known: no hint";
+}
+
 }  // namespace
 }  // namespace fathom::checkpoints

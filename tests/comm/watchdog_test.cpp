@@ -10,11 +10,14 @@
 #include <thread>
 
 #include "core/error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace fathom::comm {
 namespace {
 
 using namespace std::chrono_literals;
+
+const Watchdog::Place kAlone = {};
 
 /// True when the condition holds within ten seconds; a loaded machine only makes it later.
 template <typename Condition>
@@ -28,52 +31,79 @@ bool soon(Condition condition) {
 
 TEST(Watchdog, ProgressKeepsItQuiet) {
   std::atomic<bool> aborted = false;
-  Watchdog watchdog("rank 0", 1s, [&] { aborted = true; });
-  testing::internal::CaptureStderr();
+  Watchdog watchdog(kAlone, 1s, [&] { aborted = true; });
+  ::testing::internal::CaptureStderr();
   for (int step = 0; step < 25; ++step) {
     watchdog.note({.step = step, .name = "forward"});
     std::this_thread::sleep_for(100ms);
   }
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_FALSE(aborted);
 }
 
 TEST(Watchdog, SilenceIsReportedThenAborted) {
+  const testing::TemporaryDirectory folder;
   std::atomic<bool> aborted = false;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto start = std::chrono::steady_clock::now();
-  Watchdog watchdog("rank 3", 100ms, [&] { aborted = true; });
-  watchdog.note({.step = 7, .micro_batch = 2, .name = "recv_bundle", .peer = 1, .tag = 5});
+  Watchdog watchdog({.rank = 3, .ranks = 4, .host = "n1", .folder = folder.path()}, 200ms,
+                    [&] { aborted = true; });
+  Watchdog::Group& group = watchdog.add_group({1, 3});
+  watchdog.note({.step = 7, .micro_batch = 2, .name = "recv_bundle"});
+  const Watchdog::Call call(&watchdog, "receive", group, 0, 5);
   EXPECT_TRUE(soon([&] { return aborted.load(); }));
   EXPECT_GE(std::chrono::steady_clock::now() - start, 200ms);
-  const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_NE(text.find("rank 3 has made no progress"), std::string::npos);
-  EXPECT_NE(text.find("last action: recv_bundle, step 7, micro-batch 2, peer 1, tag 5"),
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("waits in receive with rank 1 (tag 5); last action recv_bundle, step 7, "
+                      "micro-batch 2"),
             std::string::npos)
       << text;
+  // The three others have written nothing.
+  EXPECT_NE(text.find("it waited for rank 0, 1, 2, which gave no report"), std::string::npos)
+      << text;
+  const auto reports = read_reports(folder.path());
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].peer, 1);
+  EXPECT_EQ(reports[0].members, (std::vector{1, 3}));
+}
+
+TEST(Watchdog, ARankThatGoesOnTakesItsReportBack) {
+  const testing::TemporaryDirectory folder;
+  std::atomic<bool> aborted = false;
+  ::testing::internal::CaptureStderr();
+  {
+    Watchdog::Place place;
+    place.folder = folder.path();
+    Watchdog watchdog(place, 2s, [&] { aborted = true; });
+    EXPECT_TRUE(soon([&] { return read_reports(folder.path()).size() == 1; }));
+    watchdog.note({.step = 1, .name = "forward"});
+    EXPECT_TRUE(soon([&] { return read_reports(folder.path()).empty(); }));
+  }
+  EXPECT_FALSE(aborted);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("rank 0 goes on"), std::string::npos);
 }
 
 TEST(Watchdog, APhaseHasItsOwnLimit) {
   std::atomic<bool> aborted = false;
-  testing::internal::CaptureStderr();
-  Watchdog watchdog("rank 0", 50ms, [&] { aborted = true; });
+  ::testing::internal::CaptureStderr();
+  Watchdog watchdog(kAlone, 50ms, [&] { aborted = true; });
   {
-    const Watchdog::Phase evaluation(watchdog, "evaluate", 60s);
-    const Watchdog::Phase saving(watchdog, "save", 30s);
+    const Watchdog::Phase evaluation(&watchdog, "evaluate", 60s);
+    const Watchdog::Phase saving(&watchdog, "save", 30s);
     std::this_thread::sleep_for(400ms);
     EXPECT_FALSE(aborted);
   }
   EXPECT_TRUE(soon([&] { return aborted.load(); }));
-  EXPECT_EQ(testing::internal::GetCapturedStderr().find("phase"), std::string::npos);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("while it"), std::string::npos);
 }
 
 TEST(Watchdog, TheReportNamesThePhase) {
   std::atomic<bool> aborted = false;
-  testing::internal::CaptureStderr();
-  Watchdog watchdog("rank 0", 60s, [&] { aborted = true; });
-  const Watchdog::Phase saving(watchdog, "save", 50ms);
+  ::testing::internal::CaptureStderr();
+  Watchdog watchdog(kAlone, 60s, [&] { aborted = true; });
+  const Watchdog::Phase saving(&watchdog, "save", 50ms);
   EXPECT_TRUE(soon([&] { return aborted.load(); }));
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("(phase save)"), std::string::npos);
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("while it saves"), std::string::npos);
 }
 
 /// A process that has ended but was not yet waited for has no command line.
@@ -87,9 +117,11 @@ bool is_running(int pid) {
 /// the peer that it waits for and end the whole job, the stopped process included.
 TEST(Watchdog, AStoppedRankEndsTheJob) {
   const auto start = std::chrono::steady_clock::now();
-  FILE* job = popen(FATHOM_MPIEXEC
-                    " --allow-run-as-root --oversubscribe -np 2 " FATHOM_STALL_PROGRAM " 2>&1",
-                    "r");
+  const testing::TemporaryDirectory folder;
+  const std::string command =
+      FATHOM_MPIEXEC " --allow-run-as-root --oversubscribe -np 2 " FATHOM_STALL_PROGRAM " " +
+      folder.path().string() + " 2>&1";
+  FILE* job = popen(command.c_str(), "r");
   ASSERT_NE(job, nullptr);
   std::string text;
   std::array<char, 256> line;
@@ -99,8 +131,10 @@ TEST(Watchdog, AStoppedRankEndsTheJob) {
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), exit_code(ErrorKind::comm)) << text;
   EXPECT_LT(seconds, 15) << text;
-  EXPECT_NE(text.find("rank 0 has made no progress"), std::string::npos) << text;
-  EXPECT_NE(text.find("last action: recv, step 3, peer 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("waits in receive with rank 1 (tag 6); last action exchange, step 3"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("it waited for rank 1, which gave no report"), std::string::npos) << text;
 
   int stopped_pid = 0;
   const auto at = text.find("stopping pid ");

@@ -9,11 +9,11 @@
 #include "core/error.h"
 
 namespace fathom::launch {
-Outcome shell(const std::string& command) {
+Outcome shell(const std::string& command, int seconds) {
   const std::string script =
       str("export FATHOM=", FATHOM_PROGRAM, " OMP_NUM_THREADS=1 MPIRUN='", FATHOM_MPIRUN,
           " --allow-run-as-root --oversubscribe --bind-to none -np 2'; exec 2>&1\n", command);
-  const std::string limited = "timeout 20 bash -c \"$FATHOM_TEST_SCRIPT\"";
+  const std::string limited = str("timeout ", seconds, " bash -c \"$FATHOM_TEST_SCRIPT\"");
   ::setenv("FATHOM_TEST_SCRIPT", script.c_str(), 1);
   FILE* pipe = ::popen(limited.c_str(), "r");
   FATHOM_CHECK(pipe != nullptr, "popen");

@@ -14,9 +14,9 @@ struct Outcome {
   bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
 };
 
-/// A shell command, ended after 20 seconds. The variable FATHOM in it names the program, and
+/// A shell command, ended after so many seconds. The variable FATHOM in it names the program, and
 /// MPIRUN the words that start two ranks.
-Outcome shell(const std::string& command);
+Outcome shell(const std::string& command, int seconds = 20);
 
 /// Expects this exit code and one message with all parts in it.
 template <typename... Parts>

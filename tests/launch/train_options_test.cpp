@@ -66,6 +66,23 @@ TEST(TrainOptions, SpansSayWhatAWordIs) {
       ErrorKind::config, [] { parse({"--spans.vp=full"}); }, "spans.vp", "full", "pattern|group");
 }
 
+TEST(TrainOptions, FaultsSayWhereAndHowLong) {
+  const auto refused = [](const std::vector<std::string>& words, const std::string& key,
+                          const std::string& rule) {
+    expect_error(
+        ErrorKind::config, [&] { parse(words); }, key, rule);
+  };
+  refused({"--faults.kind=kill"}, "faults.action", "name the action");
+  refused({"--faults.kind=nan", "--faults.action=update"}, "faults.action", "leave it empty");
+  refused({"--faults.kind=stall", "--faults.action=save"}, "faults.seconds", "for how long");
+  refused({"--faults.kind=kill", "--faults.action=save", "--faults.seconds=1"}, "faults.seconds",
+          "leave it at 0");
+  refused({"--faults.kind=nan", "--faults.rank=2", "--grid.pp=2"}, "faults.rank = 2",
+          "only 2 ranks");
+  EXPECT_EQ(parse({"--faults.kind=slow_link", "--faults.seconds=0.1"}).config.faults.kind,
+            train::FaultKind::slow_link);
+}
+
 TEST(TrainOptions, FlagsNeedNoValue) {
   const TrainRequest request = parse({"--run.quiet", "--log.jsonl=false", "--dry-run"});
   EXPECT_TRUE(request.config.run.quiet);

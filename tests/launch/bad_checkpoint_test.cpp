@@ -1,0 +1,207 @@
+// Run folders that are not what they should be: one message with the file in it, on two ranks that
+// could disagree, and sound checkpoints as they were.
+
+#include <algorithm>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "checkpoints/run_folder.h"
+#include "core/files.h"
+#include "tests/launch/program.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+
+namespace fathom::launch {
+namespace {
+
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+class BadCheckpoint : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    files_ = new testing::TemporaryDirectory();
+    testing::write_model(*files_ / "model", {}, 7);
+    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 40, 503, 3);
+    ASSERT_EQ(train("finished", "--run.steps=2").code, 0);
+  }
+  static void TearDownTestSuite() { delete files_; }
+
+  static Outcome in_folder(const std::string& command) {
+    return shell("cd " + files_->path().string() + "\n" + command);
+  }
+  /// A run on two stages that goes on to step 4 and saves each.
+  static Outcome train(const std::string& run, const std::string& more = "") {
+    return in_folder(
+        "$MPIRUN $FATHOM train --run.dir=" + run +
+        " --run.steps=4 --run.save_every=1 --model.path=model --data.train=tokens.h5 "
+        "--batch.micro_batch=2 --batch.micro_batches=2 --schedule.kind=constant --grid.pp=2 "
+        "--run.keep=0 --run.accept_changes=true --log.tensorboard=false " +
+        more);
+  }
+  /// A run that has saved steps 1 and 2.
+  static fs::path copy_of_run(const std::string& run) {
+    fs::copy(*files_ / "finished", *files_ / run, fs::copy_options::recursive);
+    return *files_ / run;
+  }
+  /// Bytes in the middle of a file, at several places, since some of a file belongs to nothing.
+  static void change_bits(const fs::path& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    for (std::uintmax_t part = 4; part < 8; ++part) {
+      file.seekp(static_cast<std::streamoff>(fs::file_size(path) * part / 8));
+      file.write("\x55\xaa\x55\xaa", 4);
+    }
+  }
+  static void expect_sound(const std::string& checkpoint) {
+    EXPECT_EQ(in_folder("$FATHOM checkpoint verify " + checkpoint).code, 0) << checkpoint;
+  }
+
+  inline static testing::TemporaryDirectory* files_ = nullptr;
+};
+
+TEST_F(BadCheckpoint, AnEmptyFolder) {
+  fs::create_directory(copy_of_run("empty") / "step_00000003");
+  expect_refused(train("empty"), 4, "step_00000003/manifest.json", "run.resume_fallback");
+  expect_sound("empty/step_00000002");
+}
+
+TEST_F(BadCheckpoint, HalfPruned) {
+  fs::remove(copy_of_run("pruned") / "step_00000002/rank_00000.h5");
+  expect_refused(train("pruned"), 4, "step_00000002/rank_00000.h5", "cannot be found");
+  fs::remove(*files_ / "pruned/step_00000002/manifest.json");
+  expect_refused(train("pruned"), 4, "step_00000002/manifest.json");
+  expect_sound("pruned/step_00000001");
+}
+
+TEST_F(BadCheckpoint, OfAnotherModel) {
+  testing::write_model(*files_ / "wider", {.hidden = 96, .ffn = 152}, 7);
+  copy_of_run("other_model");
+  expect_refused(train("other_model", "--model.path=wider"), 4, "tensor", "has shape",
+                 "the run wants");
+  testing::write_model(*files_ / "deeper", {.layers = 5}, 7);
+  expect_refused(train("other_model", "--model.path=deeper"), 4, "has no tensor", "layers.4.");
+  expect_sound("other_model/step_00000002");
+}
+
+TEST_F(BadCheckpoint, NewerThanTheProgram) {
+  const fs::path manifest = copy_of_run("newer") / "step_00000002/manifest.json";
+  std::string text = files::read_text(manifest);
+  const std::string now = "\"version\":1", later = "\"version\":9";
+  const auto at = text.find(now);
+  ASSERT_NE(at, std::string::npos);
+  files::write_text_atomically(manifest, text.replace(at, now.size(), later));
+  expect_refused(train("newer"), 4, "manifest.json", "version 9");
+}
+
+TEST_F(BadCheckpoint, AShardInPlaceOfAnothers) {
+  const fs::path run = copy_of_run("swapped");
+  // The same rank's of the step before: the right size, the right tensors, other values.
+  fs::copy_file(run / "step_00000001/rank_00001.h5", run / "step_00000002/rank_00001.h5",
+                fs::copy_options::overwrite_existing);
+  expect_refused(train("swapped"), 4, "rank 1", "rank_00001.h5", "checksum");
+  fs::rename(run / "step_00000002/rank_00000.h5", run / "other.h5");
+  fs::rename(run / "step_00000002/rank_00001.h5", run / "step_00000002/rank_00000.h5");
+  fs::rename(run / "other.h5", run / "step_00000002/rank_00001.h5");
+  const Outcome swapped = train("swapped");
+  EXPECT_EQ(swapped.code, 4) << swapped.text;
+}
+
+TEST_F(BadCheckpoint, OnAReadOnlyDisk) {
+  copy_of_run("read_only");
+  // Root may write anywhere but on a disk that is mounted read-only.
+  const std::string locked = ::geteuid() == 0
+                                 ? "unshare -m bash -c 'mount --bind read_only read_only && "
+                                   "mount -o remount,ro,bind read_only && exec \"$@\"' run "
+                                 : "chmod a-w read_only; ";
+  const Outcome outcome =
+      in_folder(locked +
+                "$MPIRUN $FATHOM train --run.dir=read_only --run.steps=4 --model.path=model "
+                "--data.train=tokens.h5 --batch.micro_batch=2 --batch.micro_batches=2 --grid.pp=2 "
+                "--schedule.kind=constant --run.accept_changes=true");
+  in_folder("chmod u+w read_only");
+  expect_refused(outcome, 4, "read_only/LOCK", ::geteuid() == 0 ? "Read-only" : "denied");
+}
+
+TEST_F(BadCheckpoint, APathThatIsNoRun) {
+  expect_refused(train("nothing", "--run.resume=must"), 4, "nothing", "there is no checkpoint");
+  expect_refused(train("tokens.h5"), 4, "tokens.h5", "run folder");
+  expect_refused(train("finished", "--run.resume=never"), 2, "finished", "step_00000002");
+  expect_refused(in_folder("$FATHOM checkpoint verify model"), 4, "model");
+  expect_refused(in_folder("$FATHOM hang-report finished"), 4, "finished", "no reports of a hang");
+}
+
+TEST_F(BadCheckpoint, FallsBackWhenToldAndSetsTheDamagedAside) {
+  const fs::path run = copy_of_run("fallback");
+  fs::create_directory(run / "step_00000003");
+  change_bits(run / "step_00000002/rank_00001.h5");
+  expect_refused(train("fallback"), 4, "step_00000003");
+  EXPECT_EQ(checkpoints::committed_steps(run), (Steps{1, 2, 3})) << "nothing is touched untold";
+
+  const Outcome outcome = train("fallback", "--run.resume_fallback=true");
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  for (const char* part : {"passing over step_00000003", "passing over step_00000002", "checksum",
+                           "resumed from fallback/step_00000001"})
+    EXPECT_TRUE(outcome.has(part)) << part << " is not in: " << outcome.text;
+  EXPECT_EQ(checkpoints::committed_steps(run), (Steps{1, 2, 3, 4}));
+  EXPECT_TRUE(fs::exists(run / "step_00000002.damaged"));
+  EXPECT_TRUE(fs::exists(run / "step_00000003.damaged"));
+  for (const char* step : {"1", "2", "3", "4"})
+    expect_sound(std::string("fallback/step_0000000") + step);
+}
+
+TEST_F(BadCheckpoint, NothingSoundIsLeft) {
+  const fs::path run = copy_of_run("ruins");
+  change_bits(run / "step_00000001/rank_00000.h5");
+  fs::remove(run / "step_00000002/manifest.json");
+  const Outcome outcome = train("ruins", "--run.resume_fallback=true");
+  EXPECT_EQ(outcome.code, 4) << outcome.text;
+  EXPECT_TRUE(outcome.has("no sound checkpoint is left")) << outcome.text;
+  EXPECT_TRUE(fs::exists(run / "step_00000001")) << "left for people to look at";
+}
+
+TEST_F(BadCheckpoint, AWriteThatFailsOnOneRankCostsOnlyThatSave) {
+  copy_of_run("failed_write");
+  for (const char* fault : {"--faults.rank=1 --faults.action='shard half written'",
+                            "--faults.rank=0 --faults.action='all shards written'",
+                            "--faults.rank=0 --faults.action='manifest written'"}) {
+    expect_refused(
+        train("failed_write", std::string("--faults.kind=failed_write --faults.step=3 ") + fault),
+        4, "step 3 was not saved", "write failed", "earlier checkpoints are untouched");
+    EXPECT_EQ(checkpoints::committed_steps(*files_ / "failed_write"), (Steps{1, 2}));
+    EXPECT_FALSE(fs::exists(*files_ / "failed_write/step_00000003.tmp"));
+  }
+  expect_sound("failed_write/step_00000002");
+  expect_refused(train("failed_write",
+                       "--faults.kind=full_disk --faults.step=3 --faults.rank=1 "
+                       "--faults.action=save"),
+                 4, "step 3 was not saved", "rank 1", "File too large");
+  expect_sound("failed_write/step_00000002");
+}
+
+TEST_F(BadCheckpoint, KilledAtAnyPointOfASaveOnEitherRank) {
+  copy_of_run("killed");
+  std::int64_t newest = 2;
+  const auto killed = [&](int rank, const std::string& action, bool committed) {
+    const Outcome outcome =
+        train("killed", "--run.steps=99 --run.keep=2 --faults.kind=kill --faults.step=" +
+                            std::to_string(newest + 1) + " --faults.rank=" + std::to_string(rank) +
+                            " --faults.action='" + action + "'");
+    EXPECT_NE(outcome.code, 0) << action << outcome.text;
+    EXPECT_TRUE(outcome.has("injected fault")) << action << outcome.text;
+    newest += committed;
+    const Steps steps = checkpoints::committed_steps(*files_ / "killed");
+    ASSERT_FALSE(steps.empty());
+    EXPECT_EQ(steps.back(), newest) << action;
+    expect_sound("killed/" + checkpoints::step_name(newest));
+  };
+  for (const char* action : {"shard created", "shard half written", "shard written"})
+    killed(1, action, false);
+  for (const char* action : {"all shards written", "manifest written"}) killed(0, action, false);
+  for (const char* action :
+       {"published", "latest written", "pruning", "pruned renamed", "pruned half", "pruned"})
+    killed(0, action, true);
+}
+
+}  // namespace
+}  // namespace fathom::launch
