@@ -446,7 +446,7 @@ void describe_rest(OptionTable& t, train::TrainConfig& config) {
                  "0 is before the first.",
          .range = at_least(0)});
   t.add("action", faults.action,
-        {.help = "Before which action: load, batches, recv_bundle, forward, send_bundle, "
+        {.help = "Before which action: load, batches, generate, recv_bundle, forward, send_bundle, "
                  "finish_bundle, recv_grad, backward, send_grad, finish_grad, update, "
                  "evaluate, save; or at a stage of a save, as checkpoints/FORMAT.md lists them.",
          .unit = "action"});
