@@ -41,7 +41,7 @@ Tensor GradSlot::take() {
   return gradient;
 }
 
-void Tape::record(const char* operation, std::initializer_list<Tensor> saved,
+void Tape::record(const char* operation, const std::vector<Tensor>& saved,
                   std::function<void()> step) {
   std::size_t& bytes = saved_bytes_[operation];
   for (const Tensor& tensor : saved) {

@@ -70,8 +70,7 @@ using SavedBytes = std::map<std::string, std::size_t>;
 class Tape {
  public:
   /// Appends a step. `saved` are the tensors that the step holds, for accounting.
-  void record(const char* operation, std::initializer_list<Tensor> saved,
-              std::function<void()> step);
+  void record(const char* operation, const std::vector<Tensor>& saved, std::function<void()> step);
 
   /// Runs all steps, last first, releasing what each one holds as soon as it has run. The caller
   /// has put the gradient of the outputs into their slots.

@@ -22,7 +22,7 @@ struct TokenLoss {
 /// columns).
 struct LogitChunk {
   Tensor student;  ///< f32 [n, v]; the gradient replaces it
-  Tensor teacher;  ///< f32 [n, v] or undefined; scratch of the gradient, so lost with it
+  Tensor teacher;  ///< f32 [n, v] or undefined; scratch of a two_stage() gradient, so lost with it
   Tensor labels;   ///< i32 [n], global ids, all supervised
   std::int64_t first_id = 0;
   Tensor row_weights = {};  ///< f32 [n, 2] or undefined: factors of the row's CE and divergence

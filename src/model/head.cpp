@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/differentiable.h"
+#include "model/chunk_loss.h"
 
 namespace fathom::model {
 
@@ -24,26 +25,10 @@ bool spread(const comm::Communicator* tp) {
   return tp != nullptr && tp->size() > 1;
 }
 
-// Buffers of one chunk, reused by all of them.
+// Logits of one chunk, reused by all of them.
 struct Workspace {
-  Tensor student, teacher, maxima, sums, divergences;
+  Tensor student, teacher;
 };
-
-Workspace make_workspace(Device& device, const HeadLoss& options, bool teacher, bool spread_over_tp,
-                         std::int64_t chunk_rows) {
-  const auto make = [&](std::int64_t columns) {
-    return Tensor::empty(device, {chunk_rows, columns});
-  };
-  Workspace work;
-  work.student = make(options.vocab);
-  if (teacher) work.teacher = make(options.vocab);
-  if (spread_over_tp) {
-    work.maxima = make(kernels::kLossMaxima);
-    work.sums = make(kernels::kLossSums);
-    work.divergences = make(kernels::kDivergenceSums);
-  }
-  return work;
-}
 
 kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& student,
                                    const HeadInput& teacher, const Tensor& labels,
@@ -64,28 +49,6 @@ kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& stu
   return chunk;
 }
 
-void compute_loss(comm::Communicator* tp, const kernels::TokenLoss& loss,
-                  const kernels::LogitChunk& chunk, const Workspace& work, const Tensor& results,
-                  bool gradient) {
-  if (!spread(tp)) {
-    kernels::loss_whole(loss, chunk, results, gradient);
-    return;
-  }
-  const std::int64_t rows = chunk.student.rows();
-  const Tensor maxima = work.maxima.slice_rows(0, rows), sums = work.sums.slice_rows(0, rows);
-  kernels::loss_maxima(loss, chunk, maxima);
-  comm::all_reduce(*tp, maxima, comm::ReduceOp::max);
-  kernels::loss_sums(loss, chunk, maxima, sums);
-  comm::all_reduce(*tp, sums, comm::ReduceOp::sum);
-  Tensor divergences;
-  if (kernels::two_stage(loss, chunk)) {
-    divergences = work.divergences.slice_rows(0, rows);
-    kernels::loss_divergences(loss, chunk, maxima, sums, divergences, gradient);
-    comm::all_reduce(*tp, divergences, comm::ReduceOp::sum);
-  }
-  kernels::loss_gradient(loss, chunk, maxima, sums, divergences, results, gradient);
-}
-
 // d states and d head of one chunk whose logits have been replaced by their gradient.
 void accumulate_gradients(const HeadInput& student, const kernels::LogitChunk& chunk,
                           const Tensor& dstates, std::int64_t begin) {
@@ -101,6 +64,17 @@ void accumulate_gradients(const HeadInput& student, const kernels::LogitChunk& c
   }
 }
 
+LabelLogProbs take_label_log_probs(const std::vector<float>& results) {
+  LabelLogProbs found;
+  for (std::size_t at = 0; at < results.size(); at += kernels::kLossResults) {
+    found.student.push_back(-results[at + kernels::kCrossEntropy]);
+    found.teacher.push_back(-results[at + kernels::kTeacherCrossEntropy]);
+  }
+  return found;
+}
+
+}  // namespace
+
 LossSums sum_results(const std::vector<float>& results) {
   LossSums sums;
   for (std::size_t at = 0; at < results.size(); at += kernels::kLossResults) {
@@ -112,17 +86,6 @@ LossSums sum_results(const std::vector<float>& results) {
   }
   return sums;
 }
-
-LabelLogProbs take_label_log_probs(const std::vector<float>& results) {
-  LabelLogProbs found;
-  for (std::size_t at = 0; at < results.size(); at += kernels::kLossResults) {
-    found.student.push_back(-results[at + kernels::kCrossEntropy]);
-    found.teacher.push_back(-results[at + kernels::kTeacherCrossEntropy]);
-  }
-  return found;
-}
-
-}  // namespace
 
 std::int64_t even_chunk(std::int64_t m, std::int64_t most) {
   constexpr std::int64_t kUnit = 8;
@@ -141,8 +104,9 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   if (m == 0) return {};
   Device& device = student.states.value.device();
   const std::int64_t chunk_rows = even_chunk(m, options.chunk_rows);
-  const Workspace work =
-      make_workspace(device, options, teacher.head != nullptr, spread(tp), chunk_rows);
+  Workspace work{Tensor::empty(device, {chunk_rows, options.vocab}), {}};
+  if (teacher.head != nullptr) work.teacher = Tensor::empty(device, {chunk_rows, options.vocab});
+  const ChunkLoss chunk_loss(device, tp, chunk_rows);
   const Tensor results = Tensor::empty(device, {m, kernels::kLossResults});
   const bool gradient =
       tape != nullptr && (student.states.needs_grad() || student.head->needs_grad());
@@ -150,7 +114,7 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   for (std::int64_t begin = 0; begin < m; begin += chunk_rows) {
     const std::int64_t rows = std::min(chunk_rows, m - begin);
     const auto chunk = compute_logits(options, student, teacher, labels, begin, rows, work);
-    compute_loss(tp, loss, chunk, work, results.slice_rows(begin, rows), gradient);
+    chunk_loss.run(loss, chunk, results.slice_rows(begin, rows), gradient);
     if (gradient) accumulate_gradients(student, chunk, dstates, begin);
   }
   if (gradient && student.states.needs_grad()) {

@@ -18,6 +18,9 @@ struct LossSums {
   LossSums& operator+=(const LossSums& other);
 };
 
+/// Sums of results [m, kernels::kLossResults] in row-major order.
+LossSums sum_results(const std::vector<float>& results);
+
 /// Rows of a chunk of m > 0, so that all chunks are about equal and none has more than `most`.
 std::int64_t even_chunk(std::int64_t m, std::int64_t most);
 

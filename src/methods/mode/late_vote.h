@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "methods/mode/mode_spec.h"
+#include "methods/state_loss.h"
+#include "model/stage.h"
+
+namespace fathom::methods::mode {
+
+/// Throws Error(config) naming the key of [mode] that does not fit the model.
+void check(const ModeSpec& spec, const model::ModelSpec& model);
+
+/// Whether a parameter is the final norm, which the last layer's expert is.
+bool is_last_norm(const std::string& name, const model::ModelSpec& model);
+
+/// What each late layer hands to the head for some rows, lowest layer first, and its weight.
+struct Votes {
+  std::vector<autograd::Var> experts;  ///< k of [m, embed_dim]
+  autograd::Var weights;               ///< G [m, k]; a row sums to 1
+};
+
+/// MoDE (Luo and Specia, 2024): with H_i the residual stream behind layer i of n, phi the head and
+/// N_i a norm, the next token's logits are sum over i > n - k of G_i phi(N_i(H_i)), and
+/// G = softmax(W H_{n-k} + b). As phi is linear and the weights sum to 1, they are also
+/// phi(sum of G_i N_i(H_i)): the mixture is made of states, and the head runs once.
+///
+/// Its parameters are "method.mode.norm.<i>.weight|bias" for i < n, layers counted from 1, and
+/// "method.mode.router.weight|bias"; they live on the last stage, whole on each tensor rank. N_n is
+/// the model's final norm.
+class LateVote {
+ public:
+  /// The spec must fit the model (check()).
+  LateVote(const ModeSpec& spec, const model::ModelSpec& model);
+  LateVote(const LateVote&) = delete;
+  LateVote& operator=(const LateVote&) = delete;
+
+  /// The states H_i, i < n, that the last stage needs.
+  Site site() const;
+  const ModeSpec& spec() const { return spec_; }
+
+  /// Declares the parameters of the last stage; the vote must outlive the set.
+  void declare(bool owned, model::ParameterSet& parameters);
+
+  /// Sets the parameters of a new run: norms as the final norm, a router that gives the last layer
+  /// 0.9 and the others the rest, whatever the token. Last stage only.
+  void initialise(const model::Stage& last);
+
+  /// The votes of some rows from `state(i)` = H_i [m, hidden], layers counted from 1 and
+  /// H_0 the embedding, and the last layer's normed state. Last stage only; collective over the
+  /// tensor group.
+  Votes votes(const model::Stage& last, const model::Pass& pass,
+              const std::function<autograd::Var(std::int64_t)>& state,
+              const autograd::Var& last_normed) const;
+
+ private:
+  std::int64_t first() const { return layers_ - spec_.k; }  // the layer whose state is routed
+
+  ModeSpec spec_;
+  std::int64_t layers_, hidden_;
+  bool biased_;                            // norms of the model have a bias
+  std::vector<model::NormWeights> norms_;  // of layers first() + 1 to layers_ - 1
+  autograd::Var router_weight_, router_bias_;
+};
+
+/// sum of G_i times expert i.
+autograd::Var mix(autograd::Tape* tape, const Votes& votes);
+
+}  // namespace fathom::methods::mode
