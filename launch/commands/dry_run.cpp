@@ -38,7 +38,12 @@ void print_routes(std::ostream& out, const train::TrainConfig& config,
                   const train::EnginePlan& plan) {
   const auto sites = train::state_sites(plan);
   if (sites.empty()) return;
-  const train::StateRoutes routes(plan.student_layers, &*plan.teacher_layers, sites);
+  const train::StateRoutes routes(plan.student_layers,
+                                  plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
+  if (plan.mode)
+    out << "mode: the last " << plan.mode->k << " layers vote on stage " << config.grid.pp - 1
+        << ", which multiplies the head "
+        << (config.mode.lambda > 0 && plan.mode->k > 1 ? plan.mode->k : 1) << " times\n";
   for (std::size_t k = 0; k < plan.mta_layers.size(); ++k)
     out << "mta: student state " << plan.mta_layers[k].student << ", teacher state "
         << plan.mta_layers[k].teacher << ", on stage " << routes.stage_of_site(k) << "\n";

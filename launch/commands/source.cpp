@@ -33,6 +33,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   result.config.model.frozen_dtype = source.dtype;
   model::ModelSpec spec;
   methods::adapters::AdapterSpec adapter;
+  std::optional<methods::mode::ModeSpec> mode;
   if (source.checkpoint.empty()) {
     spec = train::read_model_spec(source.model);
   } else {
@@ -45,9 +46,12 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
     if (!state.adapter.empty())
       adapter = methods::adapters::parse_adapter_config(state.adapter,
                                                         result.checkpoint.string() + " (adapter)");
+    if (!state.mode.empty())
+      mode = methods::mode::parse_mode(state.mode, result.checkpoint.string() + " (mode)");
   }
   result.plan = train::plan_for(spec, result.config);
   result.plan.set_adapter(adapter, source.adapter);
+  if (mode) result.plan.set_mode(*mode);
   return result;
 }
 

@@ -118,6 +118,8 @@ struct Codec<E> {
   }
 };
 
+using methods::mode::Norms;
+using methods::mode::Router;
 using methods::mta::Granularity;
 using methods::mta::PairNormalisation;
 using methods::mta::SpanRegion;
@@ -211,6 +213,12 @@ template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},
                                                      Word<Recompute>{"block", Recompute::block}};
+template <>
+inline constexpr std::array enum_words<Router> = {Word<Router>{"learnt", Router::learnt},
+                                                  Word<Router>{"uniform", Router::uniform}};
+template <>
+inline constexpr std::array enum_words<Norms> = {Word<Norms>{"own", Norms::own},
+                                                 Word<Norms>{"none", Norms::none}};
 template <>
 inline constexpr std::array enum_words<Granularity> = {
     Word<Granularity>{"adaptive", Granularity::adaptive},

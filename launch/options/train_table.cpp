@@ -329,6 +329,35 @@ void describe_fdd(OptionTable& t, train::FddConfig& c) {
         {.help = "Divides both models' logits in the trajectory.", .range = above(0)});
 }
 
+void describe_mode(OptionTable& t, train::ModeConfig& c) {
+  t.section("mode",
+            "Mixture of depths experts: the last k layers vote on the next token, weighed by a "
+            "router for each token");
+  t.add("enabled", c.enabled,
+        {.help = "Let them vote, in training, evaluation and generation; trains their norms, the "
+                 "model's final norm among them, and the router, whatever else is frozen."});
+  t.add("k", c.spec.k,
+        {.help = "Late layers that vote.", .unit = "layers", .range = within(1, any_int)});
+  t.add("top_k", c.spec.top_k,
+        {.help = "Layers whose router scores are kept for a token, the largest ones; 0 keeps all.",
+         .unit = "layers",
+         .range = at_least(0)});
+  t.add("lambda", c.lambda,
+        {.help = "Weight of the distillation of the last layer into the other late layers; 0 "
+                 "leaves it out, and then the head runs once.",
+         .range = at_least(0)});
+  t.add("temperature", c.temperature,
+        {.help = "Divides both layers' logits in the distillation; it is not multiplied by its "
+                 "square.",
+         .range = above(0)});
+  t.add("router", c.spec.router,
+        {.help = "A softmax of a linear layer on the state before the late layers, or 1/k each."});
+  t.add("norms", c.spec.norms,
+        {.help = "A trained norm behind each late layer, which starts as the final norm; or none "
+                 "but the final norm behind the last one."});
+  t.add("light", c.light, {.help = "Leave the last k layers without an adapter."});
+}
+
 void describe_distill(OptionTable& t, train::DistillConfig& c) {
   t.section("distill", "The text that the student is distilled on");
   t.add("method", c.method,
@@ -470,6 +499,7 @@ void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_loss(table, config.loss);
   describe_mta(table, config.mta);
   describe_fdd(table, config.fdd);
+  describe_mode(table, config.mode);
   describe_distill(table, config.distill);
   describe_optim(table, config.optim);
   describe_schedule(table, config.schedule);

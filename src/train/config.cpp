@@ -160,6 +160,22 @@ void check_fdd(const TrainConfig& config, Rules& rules) {
       "the derivative is taken between key layers: name two or more, or set its weight to 0");
 }
 
+void check_mode(const TrainConfig& config, Rules& rules) {
+  using methods::mode::Router;
+  const ModeConfig& mode = config.mode;
+  if (!mode.enabled) return;
+  rules.must(mode.spec.top_k <= mode.spec.k, {"mode.top_k", "mode.k"},
+             "no more layers can be kept than vote");
+  rules.must(mode.spec.top_k == 0 || mode.spec.router == Router::learnt,
+             {"mode.top_k", "mode.router"},
+             "a uniform router has no largest weights: leave top_k at 0");
+  rules.must(!mode.light || config.adapter.given(), {"mode.light", "adapter.kind"},
+             "light leaves the last k layers without an adapter: name one");
+  rules.must(!mode.light || (config.adapter.path.empty() && config.adapter.spec.layers.empty()),
+             {"mode.light", "adapter.path", "adapter.layers"},
+             "light chooses the adapter's layers itself: leave both empty");
+}
+
 void check_schedule(const ScheduleConfig& schedule, int steps, Rules& rules) {
   const bool constant = schedule.kind == ScheduleKind::constant;
   rules.must(schedule.warmup_steps <= steps, {"schedule.warmup_steps", "run.steps"},
@@ -255,9 +271,11 @@ void check_run(const TrainConfig& config, Rules& rules) {
              {"data.train"}, "name a token file (fathom tokenize writes them)");
   rules.must(run.eval_every == 0 || !config.data.eval.empty(), {"run.eval_every", "data.eval"},
              "periodic evaluation needs a token file in data.eval");
-  rules.must(std::none_of(config.model.freeze.patterns.begin(), config.model.freeze.patterns.end(),
-                          [](const std::string& pattern) { return pattern == "*"; }),
-             {"model.freeze"}, "everything is frozen: nothing is left to train");
+  rules.must(
+      config.mode.enabled ||
+          std::none_of(config.model.freeze.patterns.begin(), config.model.freeze.patterns.end(),
+                       [](const std::string& pattern) { return pattern == "*"; }),
+      {"model.freeze"}, "everything is frozen: nothing is left to train");
   rules.must(config.batch.micro_batches >= config.grid.dp, {"batch.micro_batches", "grid.dp"},
              "every data-parallel rank needs at least one whole micro-batch per step");
   rules.must(config.teacher.path.empty() || config.loss.kd_weight > 0 || config.mta.enabled ||
@@ -301,6 +319,7 @@ std::vector<Violation> engine_violations(const TrainConfig& config) {
   check_losses(config, rules);
   check_mta(config, rules);
   check_fdd(config, rules);
+  check_mode(config, rules);
   return rules.take();
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/divergence.h"
 #include "methods/adapters/adapter_spec.h"
 #include "methods/distill/threshold.h"
+#include "methods/mode/mode_spec.h"
 #include "methods/mta/options.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
@@ -201,6 +202,15 @@ struct DistillConfig {
   }
 };
 
+/// The last k layers vote on the next token; layers count from 1.
+struct ModeConfig {
+  bool enabled = false;
+  methods::mode::ModeSpec spec;
+  double lambda = 0.1;       ///< weight of the distillation of the last layer into the others
+  double temperature = 1.0;  ///< of the distillation
+  bool light = false;        ///< the adapter leaves out the last k layers
+};
+
 enum class Decay { matrices, all };
 
 struct OptimConfig {
@@ -280,6 +290,7 @@ struct TrainConfig {
   LossConfig loss;
   MtaConfig mta;
   FddConfig fdd;
+  ModeConfig mode;
   DistillConfig distill;
   OptimConfig optim;
   ScheduleConfig schedule;

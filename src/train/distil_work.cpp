@@ -15,6 +15,11 @@ std::int64_t default_chunk_rows(std::int64_t vocab, int models) {
   return std::clamp<std::int64_t>(kMostBytes / (4 * vocab * models) / 16 * 16, 64, 1024);
 }
 
+int logit_buffers(const ModeConfig& mode, bool teacher) {
+  const bool distils = mode.enabled && mode.spec.k > 1 && mode.lambda > 0;
+  return 1 + (teacher ? 1 : 0) + (distils ? mode.spec.k : 0);
+}
+
 DistilWork::DistilWork(model::Stage& student, model::Stage* teacher, int stage,
                        const Settings& settings, StateLosses states)
     : student_(student),
@@ -28,8 +33,8 @@ std::vector<pipeline::BundlePart> DistilWork::bundle_parts(int stage, int first_
   std::vector<pipeline::BundlePart> parts;
   if (teacher_ != nullptr) parts.push_back({teacher_->spec().hidden, false});
   parts.push_back({student_.spec().hidden, first_trainable <= stage});
-  if (!training) return parts;
-  for (const StateRoute& route : states_.routes.sent_by(stage)) {
+  const StateRoutes& routes = training ? states_.routes : states_.without_tape;
+  for (const StateRoute& route : routes.sent_by(stage)) {
     if (route.state.side == Side::teacher)
       parts.push_back({teacher_->spec().hidden, false});
     else
@@ -45,6 +50,8 @@ void DistilWork::begin(std::vector<data::MicroBatch> batches, const data::RoleCo
   counts_ = counts;
   step_ = step;
   sums_ = {};
+  distill_sum_ = 0;
+  weight_sums_.assign(static_cast<std::size_t>(states_.vote ? states_.vote->spec().k : 0), 0.0);
   saved_bytes_.clear();
 }
 
@@ -74,20 +81,20 @@ model::Pass DistilWork::pass(Tape* tape, int slot) {
   return pass;
 }
 
-void DistilWork::keep(KeyState key, const Var& state, KeyStates& states) const {
-  if (states_.routes.wanted(stage_, key)) states.put(key, state);
+void DistilWork::keep(const Tape* tape, KeyState key, const Var& state, KeyStates& states) const {
+  if (states_.routes_of(tape).wanted(stage_, key)) states.put(key, state);
 }
 
 Var DistilWork::run_blocks(Side side, const model::Stage& model, model::Pass pass, const Var& in,
-                           KeyStates& states) {
+                           const Tape* tape, KeyStates& states) {
   // The last block's output is no key state before it has passed the final norm.
   const std::int64_t layers = model.spec().layers;
-  if (!states_.losses.empty())
+  if (!states_.losses.empty() || states_.vote != nullptr)
     pass.tap = [&, told = pass.tap](std::int64_t layer, const Var& state) {
       if (told) told(layer, state);
-      if (layer < layers) keep({side, layer}, state, states);
+      if (layer < layers) keep(tape, {side, layer}, state, states);
     };
-  if (in.defined()) keep({side, model.plan().first_layer}, in, states);
+  if (in.defined()) keep(tape, {side, model.plan().first_layer}, in, states);
   return model.run_blocks(pass, in.defined() ? in : model.embed(pass));
 }
 
@@ -124,7 +131,7 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   const auto received = [&](std::size_t part) { return in.empty() ? Var() : in[part]; };
   KeyStates states;
   if (in.size() > models) {
-    const auto travelled = states_.routes.sent_by(stage_ - 1);
+    const auto travelled = states_.routes_of(tape).sent_by(stage_ - 1);
     for (std::size_t i = 0; i < travelled.size(); ++i)
       states.put(travelled[i].state, in[models + i]);
   }
@@ -132,11 +139,12 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   if (teacher_ != nullptr) {
     model::Pass teacher_pass;
     teacher_pass.rows = student_pass.rows;
-    teacher_states = run_blocks(Side::teacher, *teacher_, teacher_pass, received(0), states);
+    teacher_states = run_blocks(Side::teacher, *teacher_, teacher_pass, received(0), tape, states);
   }
   Var student_states =
-      run_blocks(Side::student, student_, student_pass, received(models - 1), states);
+      run_blocks(Side::student, student_, student_pass, received(models - 1), tape, states);
   if (student_.plan().has_head) {
+    if (head_tap) show_head_input(slot, student_states, states);
     last_stage_loss(student_pass, slot, teacher_states, student_states, states);
     student_states = teacher_states = Var();
   }
@@ -151,10 +159,62 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   pipeline::Bundle out;
   if (teacher_ != nullptr) out.push_back(teacher_states);
   out.push_back(student_states);
-  if (tape != nullptr)
-    for (const StateRoute& route : states_.routes.sent_by(stage_))
-      out.push_back(states.at(route.state));
+  for (const StateRoute& route : states_.routes_of(tape).sent_by(stage_))
+    out.push_back(states.at(route.state));
   return out;
+}
+
+// Of the rows that `rows_of` picks; last_normed has them already.
+methods::mode::Votes DistilWork::votes(const model::Pass& pass, const KeyStates& states,
+                                       const Var& last_normed, const RowsOf& rows_of) const {
+  return states_.vote->votes(
+      student_, pass, [&](std::int64_t layer) { return rows_of(states.student(layer)); },
+      last_normed);
+}
+
+void DistilWork::show_head_input(int slot, const Var& student, const KeyStates& states) const {
+  const auto frozen = [](const Var& x) { return Var(x.value); };
+  const model::Pass inference;
+  const Var normed = student_.normalise(inference, frozen(student));
+  head_tap(slot, states_.vote != nullptr
+                     ? mix(nullptr, votes(inference, states, normed, frozen)).value
+                     : student_.project(inference, normed).value);
+}
+
+// The mixture is made of states where the head only needs that, else of logits.
+model::LossSums DistilWork::vote_loss(const model::Pass& pass, const model::HeadLoss& options,
+                                      const methods::mode::Votes& votes,
+                                      const model::HeadInput& teacher, const Tensor& labels) {
+  const std::vector<float> weights = to_host(votes.weights.value);
+  for (std::size_t i = 0; i < weights.size(); ++i)
+    weight_sums_[i % weight_sums_.size()] += weights[i];
+  const auto k = static_cast<double>(votes.experts.size());
+  if (pass.tape == nullptr || k == 1 || settings_.mode.lambda == 0)
+    return model::head_loss(pass.tape, student_.tp(), options,
+                            {mix(pass.tape, votes), &student_.head()}, teacher, labels);
+  const auto tokens = static_cast<double>(counts_.total().label_tokens);
+  const methods::mode::VoteLoss vote{
+      .head = options,
+      .distill_weight = static_cast<float>(settings_.mode.lambda / (k - 1) / tokens),
+      .temperature = static_cast<float>(settings_.mode.temperature)};
+  const auto sums = methods::mode::vote_loss(pass.tape, student_.tp(), vote, votes, student_.head(),
+                                             teacher, labels);
+  distill_sum_ += sums.distill;
+  return sums.head;
+}
+
+std::vector<methods::StateTerm> DistilWork::vote_terms() const {
+  std::vector<methods::StateTerm> terms;
+  if (states_.vote == nullptr) return terms;
+  const double lambda = settings_.mode.lambda;
+  if (lambda > 0 && states_.vote->spec().k > 1)
+    terms.push_back({"mode_distill", lambda, distill_sum_ / lambda, 1});
+  const auto tokens = static_cast<double>(std::max<std::int64_t>(1, counts_.total().label_tokens));
+  const std::int64_t first = student_.spec().layers - states_.vote->spec().k + 1;
+  for (std::size_t j = 0; j < weight_sums_.size(); ++j)
+    terms.push_back(
+        {str("mode_weight_", first + static_cast<std::int64_t>(j)), 0, weight_sums_[j], tokens});
+  return terms;
 }
 
 void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& teacher,
@@ -162,16 +222,17 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   const DeviceRows& device_rows = rows(slot);
   const std::int64_t labels = device_rows.labels.elements();
   // The norm goes row by row: all rows pass it only where a loss wants them all.
+  const bool all = labels == student.value.rows();
+  const auto rows_of = [&](const model::Pass& p, const Var& y) {
+    return all ? y : autograd::gather(p.tape, y, device_rows.label_rows);
+  };
   const auto supervised = [&](Side side, const model::Stage& stage, const model::Pass& p, Var x) {
     const KeyState last{side, stage.spec().layers};
-    const bool all = labels == x.value.rows(), key = states_.routes.wanted(stage_, last);
-    const auto rows_of = [&](const Var& y) {
-      return all ? y : autograd::gather(p.tape, y, device_rows.label_rows);
-    };
-    if (!key) return labels == 0 ? Var() : stage.finish(p, rows_of(x));
+    if (!states_.routes_of(pass.tape).wanted(stage_, last))
+      return labels == 0 ? Var() : stage.normalise(p, rows_of(p, x));
     x = stage.normalise(p, x);
     states.put(last, x);
-    return labels == 0 ? Var() : stage.project(p, rows_of(x));
+    return labels == 0 ? Var() : rows_of(p, x);
   };
   model::Pass inference;
   inference.rows = pass.rows;
@@ -186,14 +247,23 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   options.first_vocab = shard.first_vocab;
   options.vocab =
       std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab));
-  options.chunk_rows = settings_.loss.chunk_rows > 0
-                           ? settings_.loss.chunk_rows
-                           : default_chunk_rows(shard.vocab, teacher_ != nullptr ? 2 : 1);
-  model::HeadInput teacher_input, student_input{student_rows, &student_.head()};
+  options.chunk_rows =
+      settings_.loss.chunk_rows > 0
+          ? settings_.loss.chunk_rows
+          : default_chunk_rows(shard.vocab, logit_buffers(settings_.mode, teacher_ != nullptr));
+  model::HeadInput teacher_input;
   if (teacher_ != nullptr && batch(slot).role != data::Role::corpus)
-    teacher_input = {teacher_rows, &teacher_->head()};
-  sums_[batch(slot).role] += model::head_loss(pass.tape, student_.tp(), options, student_input,
-                                              teacher_input, device_rows.labels);
+    teacher_input = {teacher_->project(inference, teacher_rows), &teacher_->head()};
+  model::LossSums& sums = sums_[batch(slot).role];
+  if (states_.vote != nullptr)
+    sums +=
+        vote_loss(pass, options,
+                  votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
+                  teacher_input, device_rows.labels);
+  else
+    sums += model::head_loss(pass.tape, student_.tp(), options,
+                             {student_.project(pass, student_rows), &student_.head()},
+                             teacher_input, device_rows.labels);
 }
 
 }  // namespace fathom::train

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/batch.h"
+#include "methods/mode/vote_loss.h"
 #include "methods/state_loss.h"
 #include "model/head.h"
 #include "pipeline/executor.h"
@@ -18,10 +19,20 @@ namespace fathom::train {
 /// for its GEMM to run at full rate, few enough that the logits of all `models` stay below 48 MiB.
 std::int64_t default_chunk_rows(std::int64_t vocab, int models);
 
+/// Logits of a chunk that exist at once: the mixture's or the model's, the teacher's, and those of
+/// late layers that are distilled.
+int logit_buffers(const ModeConfig& mode, bool teacher);
+
 /// Losses on hidden states and where each of their sites is computed.
 struct StateLosses {
   std::vector<methods::StateLoss*> losses;
-  StateRoutes routes;  ///< of the sites of all losses, one after the other
+  const methods::mode::LateVote* vote = nullptr;  ///< null: the last layer speaks alone
+  StateRoutes routes;        ///< of the sites of all losses, one after the other, then the vote's
+  StateRoutes without_tape;  ///< of the vote's alone: losses on states belong to training
+
+  const StateRoutes& routes_of(const autograd::Tape* tape) const {
+    return tape != nullptr ? routes : without_tape;
+  }
 };
 
 /// One step's losses on one stage's micro-batches: cross-entropy, a divergence from a teacher that
@@ -31,6 +42,7 @@ class DistilWork : public pipeline::StageWork {
  public:
   struct Settings {
     LossConfig loss;
+    ModeConfig mode;
     std::int64_t vocab = 0;  ///< entries that count, over all tensor ranks: both models have them
     DropoutConfig dropout;
     Recompute recompute = Recompute::cheap;
@@ -43,9 +55,9 @@ class DistilWork : public pipeline::StageWork {
              StateLosses states = {});
 
   /// What a bundle holds between `stage` and the next one: the teacher's states first, without
-  /// gradient, then the student's, and in training the key states that losses of later stages want.
-  /// The student's have a gradient if anything before them is trained, from stage
-  /// `first_trainable` on.
+  /// gradient, then the student's, and the key states that later stages want: those of the vote,
+  /// and in training those of losses. The student's have a gradient if anything before them is
+  /// trained, from stage `first_trainable` on.
   std::vector<pipeline::BundlePart> bundle_parts(int stage, int first_trainable,
                                                  bool training) const;
 
@@ -60,6 +72,8 @@ class DistilWork : public pipeline::StageWork {
   /// Called with (slot, layer, states) for the student's hidden states, layer 0 being the
   /// embedding.
   std::function<void(int, std::int64_t, const autograd::Var&)> tap;
+  /// Called with (slot, what the head multiplies) on the last stage, for all rows.
+  std::function<void(int, const Tensor&)> head_tap;
 
   std::int64_t tokens(int slot) const override { return batch(slot).tokens(); }
   pipeline::Bundle forward(autograd::Tape* tape, int slot, const pipeline::Bundle& in) override;
@@ -69,6 +83,9 @@ class DistilWork : public pipeline::StageWork {
 
   /// Sums over this rank's micro-batches since begin(); zero except on the last stage.
   const RoleSums& sums() const { return sums_; }
+  /// The vote's part of the objective and mean router weights since begin(); the same list on every
+  /// rank, sums only on the last stage.
+  std::vector<methods::StateTerm> vote_terms() const;
   /// Bytes that the tapes of the step kept, by operation: the largest of any micro-batch.
   const autograd::SavedBytes& saved_bytes() const { return saved_bytes_; }
 
@@ -79,8 +96,18 @@ class DistilWork : public pipeline::StageWork {
   const DeviceRows& rows(int slot);
   model::Pass pass(autograd::Tape* tape, int slot);
   autograd::Var run_blocks(methods::Side side, const model::Stage& model, model::Pass pass,
-                           const autograd::Var& in, methods::KeyStates& states);
-  void keep(methods::KeyState key, const autograd::Var& state, methods::KeyStates& states) const;
+                           const autograd::Var& in, const autograd::Tape* tape,
+                           methods::KeyStates& states);
+  void keep(const autograd::Tape* tape, methods::KeyState key, const autograd::Var& state,
+            methods::KeyStates& states) const;
+  using RowsOf = std::function<autograd::Var(const autograd::Var&)>;
+  methods::mode::Votes votes(const model::Pass& pass, const methods::KeyStates& states,
+                             const autograd::Var& last_normed, const RowsOf& rows_of) const;
+  void show_head_input(int slot, const autograd::Var& student,
+                       const methods::KeyStates& states) const;
+  model::LossSums vote_loss(const model::Pass& pass, const model::HeadLoss& options,
+                            const methods::mode::Votes& votes, const model::HeadInput& teacher,
+                            const Tensor& labels);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
                        const autograd::Var& student, methods::KeyStates& states);
   void add_heads(const model::Pass& pass, methods::KeyStates& states) const;
@@ -96,6 +123,8 @@ class DistilWork : public pipeline::StageWork {
   data::RoleCounts counts_;
   std::uint32_t step_ = 0;
   RoleSums sums_;
+  double distill_sum_ = 0;           // of the vote, weighted and divided as in the objective
+  std::vector<double> weight_sums_;  // of its router, by late layer
   autograd::SavedBytes saved_bytes_;
 };
 

@@ -11,18 +11,25 @@ namespace {
 
 DistilWork::Settings work_settings(const TrainConfig& config, const EnginePlan& plan) {
   return {.loss = config.loss,
+          .mode = config.mode,
           .vocab = plan.loss_vocab,
           .dropout = config.dropout,
           .recompute = config.memory.recompute,
           .seed = static_cast<std::uint32_t>(config.run.seed)};
 }
 
-StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses) {
+StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
+                         const methods::mode::LateVote* vote) {
   StateLosses placed;
+  placed.vote = vote;
   std::vector<methods::Site> sites;
   for (const auto& loss : losses) {
     placed.losses.push_back(loss.get());
     for (methods::Site& site : loss->sites()) sites.push_back(std::move(site));
+  }
+  if (vote != nullptr) {
+    sites.push_back(vote->site());
+    placed.without_tape = StateRoutes(plan.student_layers, nullptr, {vote->site()});
   }
   placed.routes = StateRoutes(plan.student_layers,
                               plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
@@ -69,6 +76,9 @@ class WithMethods : public model::WeightSource {
 // Which parameters of the student a run trains.
 bool trains(const TrainConfig& config, const EnginePlan& plan, const std::string& name) {
   if (is_method_parameter(name)) return true;
+  if (plan.mode && plan.mode->norms == methods::mode::Norms::own &&
+      methods::mode::is_last_norm(name, plan.student))
+    return true;  // the last layer's expert
   const bool adapted = plan.adapter.kind != methods::adapters::Kind::none;
   return adapted ? config.adapter.train.match(name) : !config.model.freeze.match(name);
 }
@@ -86,12 +96,18 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       config_(config),
       plan_(plan),
       adapter_(methods::adapters::make_extension(plan_.adapter, plan_.student)),
+      vote_(plan_.mode ? std::make_unique<methods::mode::LateVote>(*plan_.mode, plan_.student)
+                       : nullptr),
       losses_(std::move(losses)) {
   const auto place = grid.place();
-  const StateLosses placed = place_losses(plan_, losses_);
+  const StateLosses placed = place_losses(plan_, losses_, vote_.get());
   std::function<void(model::ParameterSet&)> declare_more;
-  if (!losses_.empty())
-    declare_more = [&](model::ParameterSet& set) { declare_losses(placed, place, set); };
+  const bool votes_here = vote_ && grid.is_last_stage();
+  if (!losses_.empty() || votes_here)
+    declare_more = [&](model::ParameterSet& set) {
+      declare_losses(placed, place, set);
+      if (votes_here) vote_->declare(place.tp == 0, set);
+    };
   const auto trainable = [&](const std::string& name) {
     return train && trains(config_, plan_, name);
   };
@@ -164,6 +180,7 @@ void Engine::load_student(const model::WeightSource& source) {
       student_->parameters(),
       WithMethods(source, folder.get(), static_cast<std::uint64_t>(config_.run.seed)));
   if (adapter_ && !folder) adapter_->initialise();
+  if (vote_ && grid_.is_last_stage()) vote_->initialise(*student_);
   weights_changed();
 }
 
@@ -207,6 +224,7 @@ void Engine::reduce_state_terms() {
   state_terms_.clear();
   for (const auto& loss : losses_)
     for (methods::StateTerm& term : loss->terms()) state_terms_.push_back(std::move(term));
+  for (methods::StateTerm& term : work_->vote_terms()) state_terms_.push_back(std::move(term));
   std::vector<double> sums;
   for (const methods::StateTerm& term : state_terms_) sums.push_back(term.sum);
   if (sums.empty()) return;

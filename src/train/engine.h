@@ -28,12 +28,16 @@ struct EnginePlan {
   std::string adapter_path{};                   ///< folder that it starts from; may be empty
   std::vector<methods::KeyLayer> mta_layers{};  ///< compared; empty where not asked for
   std::vector<methods::KeyLayer> fdd_layers{};
-  std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
-  std::int64_t context = 0;     ///< tokens a record may have
+  std::optional<methods::mode::ModeSpec> mode{};  ///< late layers of the student that vote
+  std::int64_t loss_vocab = 0;                    ///< vocabulary entries that both models have
+  std::int64_t context = 0;                       ///< tokens a record may have
 
   /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
   /// Error(config) or Error(data) if it does not fit the model.
   void set_adapter(const methods::adapters::AdapterSpec& spec, const std::string& path);
+
+  /// Lets the student's late layers vote. Throws Error(config) if the model cannot.
+  void set_mode(const methods::mode::ModeSpec& spec);
 
   /// The part of a model on one rank of the grid.
   model::StagePlan stage_plan(const model::ModelSpec& spec, const pipeline::Partition& layers,
@@ -101,6 +105,8 @@ class Engine {
   comm::ProcessGrid& grid() { return grid_; }
   Device& device() { return device_; }
   model::Stage& student() { return *student_; }
+  /// Null unless late layers vote.
+  const methods::mode::LateVote* vote() const { return vote_.get(); }
   model::Stage* teacher() { return teacher_.get(); }
   DistilWork& work() { return *work_; }
   Optimizer& optimizer() { return *optimizer_; }
@@ -117,6 +123,7 @@ class Engine {
   EnginePlan plan_;
   std::unique_ptr<comm::Communicator> kv_replicas_;
   std::unique_ptr<model::StageExtension> adapter_;
+  std::unique_ptr<methods::mode::LateVote> vote_;
   Losses losses_;
   std::vector<methods::StateTerm> state_terms_;
   RoleSums role_sums_;

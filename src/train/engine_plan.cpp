@@ -80,6 +80,18 @@ std::vector<int> partners(const EnginePlan& plan) {
   return phi;
 }
 
+// Light: the layers that vote have no adapter.
+methods::adapters::AdapterSpec adapter_spec(const TrainConfig& config, const EnginePlan& plan) {
+  methods::adapters::AdapterSpec spec = config.adapter.spec;
+  if (!config.mode.enabled || !config.mode.light) return spec;
+  const int early = static_cast<int>(plan.student.layers) - config.mode.spec.k;
+  require(early > 0, ErrorKind::config, "mode.light with mode.k = ", config.mode.spec.k,
+          ": all layers of the model vote, and none is left for the adapter");
+  spec.layers.resize(static_cast<std::size_t>(early));
+  std::iota(spec.layers.begin(), spec.layers.end(), 0);
+  return spec;
+}
+
 std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
   std::int64_t most = plan.student.max_positions;
   if (plan.teacher) most = std::min(most, plan.teacher->max_positions);
@@ -112,6 +124,11 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
     fail(error.kind(), path, ": this adapter does not fit the model: ", error.what());
   }
   AdapterFolder(path, adapter, student);  // what engines would find, but before MPI
+}
+
+void EnginePlan::set_mode(const methods::mode::ModeSpec& spec) {
+  methods::mode::check(spec, student);
+  mode = spec;
 }
 
 model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,
@@ -164,7 +181,8 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
     if (teacher) model::make_shard(*teacher, rank, config.grid.tp, plan.loss_vocab);
   }
   plan.context = choose_context(config, plan);
-  plan.set_adapter(config.adapter.spec, config.adapter.path);
+  if (config.mode.enabled) plan.set_mode(config.mode.spec);
+  plan.set_adapter(adapter_spec(config, plan), config.adapter.path);
   check_also_trained(config.adapter.train, plan);
   return plan;
 }

@@ -100,12 +100,13 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
   result.activations = 4 * tokens * in_flight * per_micro_batch;
   if (stage == config.grid.pp - 1) {
     const double vocab = static_cast<double>(plan.loss_vocab) / config.grid.tp;
-    const double rows = config.loss.chunk_rows > 0
-                            ? config.loss.chunk_rows
-                            : static_cast<double>(default_chunk_rows(
-                                  static_cast<std::int64_t>(vocab), plan.teacher ? 2 : 1));
-    result.head = 4 * (rows * vocab * (plan.teacher ? 2 : 1) +
-                       3 * tokens * static_cast<double>(plan.student.embed_dim));
+    const int logits = logit_buffers(config.mode, plan.teacher.has_value());
+    const double rows =
+        config.loss.chunk_rows > 0
+            ? config.loss.chunk_rows
+            : static_cast<double>(default_chunk_rows(static_cast<std::int64_t>(vocab), logits));
+    result.head =
+        4 * (rows * vocab * logits + 3 * tokens * static_cast<double>(plan.student.embed_dim));
   }
   return result;
 }

@@ -27,16 +27,20 @@ class Recorder {
 
   void record(std::int64_t layer, const autograd::Var& states) {
     const model::Stage& student = engine_.student();
-    // Tensor ranks hold the same states; the first one speaks. The logits need all of them.
+    // Tensor ranks hold the same states; the first one speaks.
     const bool speaks = engine_.grid().place().tp == 0;
-    if (layer < student.spec().layers) {
-      if (speaks)
-        add("hidden." + std::to_string(layer), to_host(states.value), states.value.columns(), 0);
-      return;
-    }
-    const Tensor last = student.finish(model::Pass{}, autograd::Var(states.value)).value;
-    if (speaks) add("hidden." + std::to_string(layer), to_host(last), last.columns(), 0);
-    model::for_each_logits(student, last, 64,
+    if (!speaks) return;
+    const Tensor shown = layer < student.spec().layers
+                             ? states.value
+                             : student.finish(model::Pass{}, autograd::Var(states.value)).value;
+    add("hidden." + std::to_string(layer), to_host(shown), shown.columns(), 0);
+  }
+
+  // The logits that the head makes of this.
+  void record_logits(const Tensor& head_input) {
+    const bool speaks = engine_.grid().place().tp == 0;
+    const model::Stage& student = engine_.student();
+    model::for_each_logits(student, head_input, 64,
                            [&](std::int64_t first, std::int64_t, const std::vector<float>& values) {
                              if (speaks) add("logits", values, student.spec().vocab, first);
                            });
@@ -129,12 +133,14 @@ ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients) {
   engine.work().tap = [&](int, std::int64_t layer, const autograd::Var& states) {
     recorder.record(layer, states);
   };
+  engine.work().head_tap = [&](int, const Tensor& input) { recorder.record_logits(input); };
   auto slots = rows_of_rank(batch, engine.grid(), spec.vocab);
   ProbeResult result;
   result.sums =
       gradients ? engine.forward_backward(std::move(slots), data::RoleCounts(data::count(whole)), 0)
                 : engine.evaluate(std::move(slots));
   engine.work().tap = nullptr;
+  engine.work().head_tap = nullptr;
   std::vector<Fragment> fragments = recorder.take();
   const bool first_replica = engine.grid().place().dp == 0;
   if (gradients && first_replica)

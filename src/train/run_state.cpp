@@ -56,6 +56,7 @@ std::string to_json(const RunState& state) {
                                {"optimizer_steps", state.optimizer_steps},
                                {"model_config", state.model_config},
                                {"adapter", state.adapter},
+                               {"mode", state.mode},
                                {"data_start", state.data_start},
                                {"evaluation_due", state.evaluation_due},
                                {"method", nlohmann::json::parse(state.method)},
@@ -80,6 +81,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.optimizer_steps = json.at("optimizer_steps");
     state.model_config = json.at("model_config");
     state.adapter = json.value("adapter", "");  // runs without one need not say so
+    state.mode = json.value("mode", "");
     state.data_start = json.at("data_start");
     state.evaluation_due = json.value("evaluation_due", false);
     state.method = json.value("method", nlohmann::json::object()).dump();

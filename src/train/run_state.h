@@ -17,6 +17,7 @@ struct RunState {
   std::int64_t data_start = 0;  ///< the step that took sample 0 of the data set
   std::string model_config;     ///< config.json of the student
   std::string adapter;          ///< adapter_config.json of its adapter; empty without one
+  std::string mode;             ///< how its late layers vote; empty if they do not
   bool evaluation_due = false;  ///< the run was stopped before the evaluation after this step
   std::string method = "{}";    ///< MethodState::values
 };

@@ -55,11 +55,13 @@ std::vector<methods::Site> state_sites(const EnginePlan& plan) {
                                     {methods::Side::teacher, layers.teacher}}};
   };
   for (const methods::KeyLayer& layers : plan.mta_layers) sites.push_back(pair(layers));
-  if (plan.fdd_layers.empty()) return sites;
-  methods::Site all{.states = {}, .at_head = true};
-  for (const methods::KeyLayer& layers : plan.fdd_layers)
-    for (const methods::KeyState state : pair(layers).states) all.states.push_back(state);
-  sites.push_back(std::move(all));
+  if (!plan.fdd_layers.empty()) {
+    methods::Site all{.states = {}, .at_head = true};
+    for (const methods::KeyLayer& layers : plan.fdd_layers)
+      for (const methods::KeyState state : pair(layers).states) all.states.push_back(state);
+    sites.push_back(std::move(all));
+  }
+  if (plan.mode) sites.push_back(methods::mode::LateVote(*plan.mode, plan.student).site());
   return sites;
 }
 

@@ -10,7 +10,7 @@ namespace fathom::train {
 Engine::Losses make_state_losses(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
                                  const EnginePlan& plan, SpanFeed* feed);
 
-/// The key states that the losses of a plan compare.
+/// The key states that the losses of a plan compare, and those that vote.
 std::vector<methods::Site> state_sites(const EnginePlan& plan);
 
 }  // namespace fathom::train

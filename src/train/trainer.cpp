@@ -339,6 +339,7 @@ void Trainer::begin_save() {
   state.evaluation_due = evaluation_due_;
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
+  if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
   const MethodState method = source_->state();
   state.method = method.values;
   checkpoints::RunInfo info{.step = steps_done_,

@@ -99,6 +99,7 @@ class Chunks {
     for (std::size_t j = 0; j + 1 < logits.size(); ++j) {
       kernels::LogitChunk pair = chunk(logits[j], labels, begin, rows);
       pair.teacher = logits.back();
+      pair.row_weights = {};  // a mean over tokens, whatever the task's is
       loss_.run(loss, pair, results.slice_rows(static_cast<std::int64_t>(j) * m + begin, rows),
                 gradient);
     }

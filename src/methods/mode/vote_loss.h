@@ -7,7 +7,7 @@ namespace fathom::methods::mode {
 
 struct VoteLoss {
   model::HeadLoss head;      ///< the task, on the mixture's logits
-  float distill_weight = 0;  ///< lambda / (k - 1), divided by the step's global denominator
+  float distill_weight = 0;  ///< lambda / (k - 1), divided by the step's supervised tokens
   float temperature = 1;     ///< of the distillation
 };
 

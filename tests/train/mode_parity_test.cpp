@@ -1,0 +1,229 @@
+// MoDE on golden models, on every grid of this rank count: logits, loss terms, gradients and three
+// AdamW steps as plain PyTorch computed them. With four stages the late layers lie on two or more.
+
+#include <cmath>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../mpi_main.h"
+#include "checkpoints/safetensors.h"
+#include "core/parameter_names.h"
+#include "methods/adapters/parameter_names.h"
+#include "tests/train/small_distillation.h"
+#include "train/hf_weights.h"
+#include "train/probe.h"
+
+namespace fathom::train {
+namespace {
+
+using checkpoints::SafetensorsReader;
+using nlohmann::json;
+
+const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
+constexpr const char* kFinalNorm = "model.norm.weight";
+
+struct Case {
+  std::string name;
+  comm::GridShape grid;
+  Recompute recompute = Recompute::cheap;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* name : {"mode-llama-k3", "mode-llama-k3-top1", "mode-llama-k3-top2",
+                           "mode-gpt2-k3", "mode-llama-k2-light"})
+    for (const comm::GridShape& grid : small::grids(small::launched_ranks()))
+      all.push_back({name, grid});
+  all.push_back({"mode-llama-k3", small::grids(small::launched_ranks()).front(), Recompute::block});
+  return all;
+}
+
+double norm(const std::vector<float>& values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+// What the golden files call a parameter of ours.
+std::string golden_name(const std::string& ours, bool light, std::int64_t layers) {
+  const std::string mode = std::string(kMethodPrefix) + "mode.";
+  if (ours.starts_with(mode)) return ours.substr(mode.size());
+  if (light && ours == kFinalNorm) return "norm." + std::to_string(layers) + ".weight";
+  if (!methods::adapters::is_adapter_parameter(ours)) return "base." + ours;
+  const std::size_t layer = ours.find("layers.") + 7, module = ours.find("self_attn.") + 10;
+  const std::size_t end = ours.find(".lora_");
+  return "lora." + ours.substr(layer, ours.find('.', layer) - layer) + "." +
+         ours.substr(module, end - module) + "." + ours.substr(end + 6, 1);
+}
+
+// The model's weights from its folder; the method's from the golden case.
+class GoldenWeights : public model::WeightSource {
+ public:
+  GoldenWeights(const std::string& model, model::Family family, const std::string& params,
+                bool light, std::int64_t layers)
+      : base_(model, family), params_(params), light_(light), layers_(layers) {}
+  void read(const model::Parameter& parameter, const model::Piece& piece,
+            float* out) const override {
+    const std::string name = golden_name(parameter.name, light_, layers_);
+    if (name.starts_with("base.")) return base_.read(parameter, piece, out);
+    params_.read(name,
+                 parameter.shape.dims() == 2 ? checkpoints::Rectangle{{piece.row, piece.column},
+                                                                      {piece.rows, piece.columns}}
+                                             : checkpoints::Rectangle{{piece.row}, {piece.rows}},
+                 out);
+  }
+
+ private:
+  HfWeights base_;
+  SafetensorsReader params_;
+  bool light_;
+  std::int64_t layers_;
+};
+
+class ModeParity : public ::testing::TestWithParam<Case> {
+ protected:
+  ModeParity()
+      : folder_(kGolden + "methods/" + GetParam().name),
+        device_(make_cpu_device(std::size_t{1} << 28)),
+        grid_(test::world(), GetParam().grid) {
+    std::ifstream(folder_ + "/expected.json") >> expected_;
+    const json& options = expected_.at("options");
+    light_ = options.at("light");
+    config_.model.path = kGolden + "models/" + options.at("base").get<std::string>();
+    config_.grid.tp = GetParam().grid.tp;
+    config_.grid.pp = GetParam().grid.pp;
+    config_.grid.dp = GetParam().grid.dp;
+    config_.memory.recompute = GetParam().recompute;
+    config_.loss.chunk_rows = 16;
+    config_.mode.enabled = true;
+    config_.mode.spec.k = options.at("k");
+    config_.mode.spec.top_k = options.at("topk");
+    config_.mode.lambda = options.at("lambda_distill");
+    config_.mode.temperature = options.at("temperature");
+    config_.mode.light = light_;
+    if (light_) {
+      config_.adapter.spec.kind = methods::adapters::Kind::lora;
+      config_.adapter.spec.rank = options.at("lora").at("r");
+      config_.adapter.spec.alpha =
+          config_.adapter.spec.rank * options.at("lora").at("scale").get<double>();
+      config_.adapter.spec.targets = {"q_proj", "v_proj"};
+    }
+    config_.optim = {
+        .lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .decay = Decay::all, .clip = 1.0};
+    engine_ = std::make_unique<Engine>(*device_, grid_, config_, make_engine_plan(config_), true);
+    engine_->load_initial_weights();
+    const model::ModelSpec& spec = engine_->student().spec();
+    model::load_parameters(engine_->student().parameters(),
+                           GoldenWeights(config_.model.path, spec.family,
+                                         folder_ + "/params.safetensors", light_, spec.layers));
+    engine_->weights_changed();
+    batch_ = read_padded_batch(config_.model.path + "/inputs.safetensors");
+  }
+
+  double term(const std::string& name) const {
+    for (const methods::StateTerm& term : engine_->state_terms())
+      if (term.name == name) return term.sum / term.count;
+    ADD_FAILURE() << "no term " << name;
+    return 0;
+  }
+
+  double total(const model::LossSums& sums) const {
+    return sums.cross_entropy / static_cast<double>(sums.tokens) +
+           config_.mode.lambda * term("mode_distill");
+  }
+
+  std::string folder_;
+  json expected_;
+  bool light_ = false;
+  std::unique_ptr<Device> device_;
+  comm::ProcessGrid grid_;
+  TrainConfig config_;
+  std::unique_ptr<Engine> engine_;
+  PaddedBatch batch_;
+};
+
+TEST_P(ModeParity, LogitsTermsAndGradients) {
+  const ProbeResult result = probe(*engine_, batch_, true);
+  const json& terms = expected_.at("terms");
+  const double tokens = static_cast<double>(result.sums.tokens);
+  const double task = terms.at("task"), loss = expected_.at("loss");
+  EXPECT_NEAR(result.sums.cross_entropy / tokens, task, 2e-5 * task);
+  const double distill = terms.at("distill");
+  EXPECT_NEAR(term("mode_distill"), distill, 2e-5 * distill);
+  EXPECT_NEAR(total(result.sums), loss, 2e-5 * loss);
+  const double gradient_norm = expected_.at("grad_norm");
+  EXPECT_NEAR(engine_->optimizer().gradient_norm(grid_), gradient_norm, 2e-4 * gradient_norm);
+  if (test::world().rank() != 0) return;
+
+  const std::vector<float> logits =
+      SafetensorsReader(folder_ + "/expected.safetensors").read_f32("logits");
+  const WholeTensor& ours = result.tensors.at("logits");
+  ASSERT_EQ(ours.values.size(), logits.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    if (batch_.mask[i / static_cast<std::size_t>(ours.shape[1])] != 0)
+      worst = std::max(
+          worst, std::abs(ours.values[i] - logits[i]) / std::max(1.0, std::abs(logits[i]) / 10.0));
+  EXPECT_LT(worst, 5e-5);
+
+  const SafetensorsReader gradients(folder_ + "/grads.safetensors");
+  std::size_t compared = 0;
+  for (const auto& [name, tensor] : result.tensors) {
+    if (!name.starts_with("grad.")) continue;
+    const std::string golden =
+        "grad." + golden_name(name.substr(5), light_, engine_->student().spec().layers);
+    ASSERT_TRUE(gradients.contains(golden)) << golden;
+    const std::vector<float> theirs = gradients.read_f32(golden);
+    std::vector<float> difference = tensor.values;
+    ASSERT_EQ(difference.size(), theirs.size()) << name;
+    for (std::size_t i = 0; i < theirs.size(); ++i) difference[i] -= theirs[i];
+    EXPECT_LT(norm(difference), 2e-4 * norm(theirs) + 1e-6 * gradient_norm) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, gradients.tensors().size());
+}
+
+// Without gradients the mixture is made of states, and says the same.
+TEST_P(ModeParity, EvaluationSeesTheMixture) {
+  const ProbeResult result = probe(*engine_, batch_, false);
+  const double task = expected_.at("terms").at("task");
+  EXPECT_NEAR(result.sums.cross_entropy / static_cast<double>(result.sums.tokens), task,
+              2e-5 * task);
+  EXPECT_EQ(result.sums.tokens,
+            data::count(data::from_padded(batch_.ids, batch_.mask, batch_.labels, batch_.rows,
+                                          batch_.length, 503))
+                .label_tokens);
+}
+
+TEST_P(ModeParity, ThreeAdamWSteps) {
+  const json& train = expected_.at("train");
+  const std::int64_t vocab = engine_->student().spec().vocab;
+  const data::RoleCounts counts(
+      data::count(data::from_padded(batch_.ids, batch_.mask, batch_.labels, batch_.rows,
+                                    batch_.length, static_cast<std::int32_t>(vocab))));
+  for (std::size_t step = 0; step <= 3; ++step) {
+    const auto sums = engine_->forward_backward(rows_of_rank(batch_, grid_, vocab), counts,
+                                                static_cast<std::int64_t>(step));
+    const double expected = train.at("losses").at(step);
+    EXPECT_NEAR(total(sums), expected, 2e-4 * expected) << step;
+    if (step == 3) break;
+    const double gradient_norm = engine_->optimizer().gradient_norm(grid_);
+    const double expected_norm = train.at("grad_norms").at(step);
+    EXPECT_NEAR(gradient_norm, expected_norm, 2e-3 * expected_norm) << step;
+    engine_->update(config_.optim.lr, clip_factor(gradient_norm, config_.optim.clip));
+  }
+}
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  std::string name = info.param.name + "_" + small::name_of(info.param.grid);
+  if (info.param.recompute == Recompute::block) name += "_block";
+  for (char& c : name)
+    if (c == '-') c = '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, ModeParity, ::testing::ValuesIn(cases()), name_of);
+
+}  // namespace
+}  // namespace fathom::train
