@@ -156,7 +156,8 @@ json answer_questions(train::Engine& engine, const AnswerPlan& plan) {
                                   {.sampling = plan.options.sampling.with_seed(seed),
                                    .max_new = plan.options.sampling.max_new,
                                    .stop_ids = plan.stop_ids,
-                                   .batch = plan.batch});
+                                   .batch = plan.batch,
+                                   .vote = engine.vote()});
     const auto continuations = generate::generate_over_replicas(generator, engine.grid(), prompts);
     if (!first) continue;
     all.push_back(collect(plan, seed, continuations));

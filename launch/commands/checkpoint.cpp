@@ -9,6 +9,7 @@
 #include "launch/commands/source.h"
 #include "methods/adapters/adapter_config.h"
 #include "train/adapter_folder.h"
+#include "train/mode_file.h"
 #include "train/run_state.h"
 
 namespace fathom::launch {
@@ -30,6 +31,12 @@ void export_folder(const std::filesystem::path& checkpoint,
   const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
   const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
   const std::filesystem::path output(request.output);
+  if (!state.mode.empty()) {
+    train::write_mode_file(reader, state.mode, spec, output);
+    log_warn("late layers of this model vote; what they vote with is in ",
+             (output / "mode.safetensors").string(),
+             ", and programs that do not read it run the last layer alone");
+  }
   std::map<std::string, std::function<void(std::vector<float>&)>> changes;
   if (!state.adapter.empty() && request.adapter == options::AdapterExport::merged)
     changes = train::merge_changes(

@@ -119,8 +119,9 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
 
   train::Engine engine(*device, grid, source.config, source.plan, false);
   load_source(engine, source);
-  generate::Generator generator(engine.student(), grid,
-                                generator_options(request, source.plan.student, encoder));
+  generate::GeneratorOptions options = generator_options(request, source.plan.student, encoder);
+  options.vote = engine.vote();
+  generate::Generator generator(engine.student(), grid, options);
   const bool speaks = session.world().rank() == 0;
   std::size_t produced = 0, streamed = 0;
   const auto stream = [&](std::size_t prompt, const generate::Choice& choice) {

@@ -50,6 +50,7 @@ std::vector<AnsweredPrompt> answers(Device& device, comm::ProcessGrid& grid, con
   options.sampling = plan.request.sampling.with_seed(plan.request.seed);
   options.max_new = plan.request.sampling.max_new;
   options.batch = plan.request.batch;
+  options.vote = engine.vote();
   train::AnswerWriter writer(prompts, options, engine.student(), grid);
   std::vector<train::AnswerWriter::Sample> samples;
   const std::int64_t count = plan.request.prompts > 0

@@ -12,11 +12,12 @@ namespace {
 class Session {
  public:
   Session(const model::Stage& stage, comm::Communicator& pp, const TokenChooser& chooser,
-          const std::vector<Prompt>& prompts, const RosterLimits& limits)
+          const std::vector<Prompt>& prompts, const RosterLimits& limits,
+          const methods::mode::LateVote* vote)
       : stage_(stage),
         chooser_(chooser),
         roster_(prompts, limits),
-        decoder_(stage, limits.slots, limits.capacity),
+        decoder_(stage, limits.slots, limits.capacity, vote),
         link_(pp, limits.groups),
         on_their_way_(static_cast<std::size_t>(limits.groups)) {}
 
@@ -36,7 +37,8 @@ class Session {
   void start(int group, const Step& step) {
     Tensor x;
     if (!link_.is_first())
-      x = link_.receive_hidden(group, stage_.device(), step.rows(), stage_.spec().hidden);
+      x = link_.receive_hidden(group, stage_.device(), decoder_.input_rows(step),
+                               stage_.spec().hidden);
     x = decoder_.run(step, x);
     if (!link_.is_last()) {
       link_.send_hidden(group, x);
@@ -114,7 +116,8 @@ std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts
                                               const TokenCallback& on_token) {
   check(prompts);
   if (prompts.empty()) return {};
-  return Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts)).run(on_token);
+  return Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts), options_.vote)
+      .run(on_token);
 }
 
 }  // namespace fathom::generate

@@ -6,6 +6,7 @@
 #include "comm/process_grid.h"
 #include "generate/roster.h"
 #include "generate/token_chooser.h"
+#include "methods/mode/late_vote.h"
 
 namespace fathom::generate {
 
@@ -17,6 +18,9 @@ struct GeneratorOptions {
   std::vector<std::int32_t> stop_ids = {};
   std::int64_t batch = 8;           ///< sequences that run together
   std::int64_t prompt_rows = 2048;  ///< tokens of new prompts that one step takes in, at least one
+  /// Late layers that decide on each token together; null for the last layer alone. Must outlive
+  /// the generator.
+  const methods::mode::LateVote* vote = nullptr;
 };
 
 /// Called for every new token, in the order in which each sequence grows: (number of the prompt,

@@ -1,5 +1,7 @@
 #include "generate/stage_decoder.h"
 
+#include <algorithm>
+
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/rope.h"
@@ -46,13 +48,50 @@ struct CachedAttention {
   }
 };
 
+// Rows of x by index; x itself if the index names all of them.
+Tensor rows_of(const Tensor& x, const std::vector<std::int32_t>& index) {
+  const auto count = static_cast<std::int64_t>(index.size());
+  if (count == x.rows()) return x;
+  const Tensor picked = Tensor::empty(x.device(), {count, x.columns()});
+  kernels::gather_rows(x, upload(x.device(), index), picked);
+  return picked;
+}
+
+Tensor stack(const Tensor& top, const std::vector<Tensor>& below) {
+  if (below.empty()) return top;
+  std::int64_t rows = top.rows();
+  for (const Tensor& part : below) rows += part.rows();
+  const Tensor all = Tensor::empty(top.device(), {rows, top.columns()});
+  kernels::copy(top, all.slice_rows(0, top.rows()));
+  std::int64_t at = top.rows();
+  for (const Tensor& part : below) {
+    kernels::copy(part, all.slice_rows(at, part.rows()));
+    at += part.rows();
+  }
+  return all;
+}
+
 }  // namespace
 
-StageDecoder::StageDecoder(const model::Stage& stage, std::int64_t slots, std::int64_t capacity)
-    : stage_(stage), cache_(stage, slots, capacity) {}
+StageDecoder::StageDecoder(const model::Stage& stage, std::int64_t slots, std::int64_t capacity,
+                           const methods::mode::LateVote* vote)
+    : stage_(stage), vote_(vote), cache_(stage, slots, capacity) {
+  if (vote_ == nullptr) return;
+  for (const methods::KeyState& state : vote_->site().states) late_.push_back(state.layer);
+}
+
+std::int64_t StageDecoder::late_below(std::int64_t layer) const {
+  return std::lower_bound(late_.begin(), late_.end(), layer) - late_.begin();
+}
+
+std::int64_t StageDecoder::input_rows(const Step& step) const {
+  return step.rows() +
+         late_below(stage_.plan().first_layer) * static_cast<std::int64_t>(step.scored_rows.size());
+}
 
 Tensor StageDecoder::run(const Step& step, const Tensor& input) {
   Device& device = stage_.device();
+  const model::StagePlan& plan = stage_.plan();
   auto rows = std::make_shared<autograd::TokenRows>();
   rows->ids = upload(device, step.ids);
   rows->positions = upload(device, step.positions);
@@ -63,18 +102,30 @@ Tensor StageDecoder::run(const Step& step, const Tensor& input) {
   pass.rows = rows;
   pass.attend =
       CachedAttention{stage_, cache_, step, rows->positions, upload(device, step.cache_rows)};
-  const autograd::Var x = stage_.plan().has_embedding ? stage_.embed(pass) : autograd::Var(input);
-  return stage_.run_blocks(pass, x).value;
+  std::vector<Tensor> late;
+  // A stage's last state is what the next one begins with; the vote takes it there.
+  const auto keep = [&](std::int64_t layer, const autograd::Var& state) {
+    if (layer < plan.end_layer && std::binary_search(late_.begin(), late_.end(), layer))
+      late.push_back(rows_of(state.value, step.scored_rows));
+  };
+  if (vote_ != nullptr) pass.tap = keep;
+  if (plan.has_embedding) return stack(stage_.run_blocks(pass, stage_.embed(pass)).value, late);
+  const autograd::Var x(input.slice_rows(0, step.rows()));
+  if (input.rows() > step.rows())
+    late.push_back(input.slice_rows(step.rows(), input.rows() - step.rows()));
+  keep(plan.first_layer, x);
+  return stack(stage_.run_blocks(pass, x).value, late);
 }
 
 Tensor StageDecoder::finish(const Step& step, const Tensor& hidden) const {
-  Tensor scored = hidden;
-  if (static_cast<std::int64_t>(step.scored_rows.size()) != step.rows()) {
-    const Tensor rows = upload(hidden.device(), step.scored_rows);
-    scored = Tensor::empty(hidden.device(), {rows.elements(), hidden.columns()});
-    kernels::gather_rows(hidden, rows, scored);
-  }
-  return stage_.finish({}, autograd::Var(scored)).value;
+  const Tensor scored = rows_of(hidden.slice_rows(0, step.rows()), step.scored_rows);
+  if (vote_ == nullptr) return stage_.finish({}, autograd::Var(scored)).value;
+  const auto late = [&](std::int64_t layer) {
+    return autograd::Var(
+        hidden.slice_rows(step.rows() + late_below(layer) * scored.rows(), scored.rows()));
+  };
+  const autograd::Var normed = stage_.normalise({}, autograd::Var(scored));
+  return mix(nullptr, vote_->votes(stage_, {}, late, normed)).value;
 }
 
 }  // namespace fathom::generate

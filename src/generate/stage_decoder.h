@@ -2,6 +2,7 @@
 
 #include "generate/kv_cache.h"
 #include "generate/step.h"
+#include "methods/mode/late_vote.h"
 #include "model/stage.h"
 
 namespace fathom::generate {
@@ -10,11 +11,17 @@ namespace fathom::generate {
 /// sequences against the cache. Linear layers see both as one matrix.
 class StageDecoder {
  public:
-  /// The stage must outlive the decoder.
-  StageDecoder(const model::Stage& stage, std::int64_t slots, std::int64_t capacity);
+  /// The stage must outlive the decoder, as must `vote`: late layers that decide together, or null.
+  StageDecoder(const model::Stage& stage, std::int64_t slots, std::int64_t capacity,
+               const methods::mode::LateVote* vote = nullptr);
+
+  /// Rows of run()'s input: the step's, and the scored ones of each late state made before this
+  /// stage's input.
+  std::int64_t input_rows(const Step& step) const;
 
   /// Hidden states [rows, hidden] behind the stage's last block; the cache then has the step's
-  /// rows. `input` holds those of the stage before, and is undefined on the first. Collective over
+  /// rows. Below them, layer by layer, the scored rows of late states that the vote needs.
+  /// `input` holds the same of the stage before, and is undefined on the first. Collective over
   /// the tensor group.
   Tensor run(const Step& step, const Tensor& input);
 
@@ -23,7 +30,12 @@ class StageDecoder {
   Tensor finish(const Step& step, const Tensor& hidden) const;
 
  private:
+  /// Of the late states, those of layers below `layer`.
+  std::int64_t late_below(std::int64_t layer) const;
+
   const model::Stage& stage_;
+  const methods::mode::LateVote* vote_;
+  std::vector<std::int64_t> late_;  // layers whose states the vote needs, ascending
   KvCache cache_;
 };
 

@@ -43,8 +43,8 @@ std::unique_ptr<BatchSource> make_source(const TrainConfig& config, Engine& engi
   const data::BatchPlan plan{batch.micro_batches, batch.micro_batch};
   std::unique_ptr<BatchSource> source;
   if (config.distill.generates()) {
-    auto on_policy = std::make_unique<OnPolicySource>(*data.train, plan, seed, config.distill,
-                                                      engine.student(), engine.grid());
+    auto on_policy = std::make_unique<OnPolicySource>(
+        *data.train, plan, seed, config.distill, engine.student(), engine.grid(), engine.vote());
     on_policy->writer().progress = std::move(progress);
     source = std::move(on_policy);
   } else if (data.rejected) {

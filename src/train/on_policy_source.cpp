@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kBuffer = "replay_buffer";
 
-generate::GeneratorOptions generator_options(const DistillConfig& config, std::uint64_t seed) {
+generate::GeneratorOptions generator_options(const DistillConfig& config, std::uint64_t seed,
+                                             const methods::mode::LateVote* vote) {
   generate::GeneratorOptions options;
   options.sampling = {.temperature = config.temperature,
                       .top_k = config.top_k,
@@ -23,6 +24,7 @@ generate::GeneratorOptions generator_options(const DistillConfig& config, std::u
                       .seed = seed};
   options.max_new = config.max_new;
   options.batch = config.batch;
+  options.vote = vote;
   return options;
 }
 
@@ -45,12 +47,13 @@ void append(data::MicroBatch& batch, const AnsweredPrompt& text, std::int64_t sa
 
 OnPolicySource::OnPolicySource(const data::Dataset& dataset, const data::BatchPlan& plan,
                                std::uint64_t seed, const DistillConfig& config,
-                               const model::Stage& student, comm::ProcessGrid& grid)
+                               const model::Stage& student, comm::ProcessGrid& grid,
+                               const methods::mode::LateVote* vote)
     : batches_(dataset, plan, seed),
       seed_(seed),
       config_(config),
       grid_(grid),
-      writer_(dataset, generator_options(config, seed), student, grid) {
+      writer_(dataset, generator_options(config, seed, vote), student, grid) {
   if (config.method != DistillMethod::adaptive) return;
   threshold_.emplace(methods::distill::Threshold::Options{.initial = config.init_threshold,
                                                           .tolerance = config.epsilon});

@@ -16,7 +16,8 @@ class OnPolicySource : public BatchSource {
  public:
   /// Data set, stage and grid must outlive the source. Throws what AnswerWriter throws.
   OnPolicySource(const data::Dataset& dataset, const data::BatchPlan& plan, std::uint64_t seed,
-                 const DistillConfig& config, const model::Stage& student, comm::ProcessGrid& grid);
+                 const DistillConfig& config, const model::Stage& student, comm::ProcessGrid& grid,
+                 const methods::mode::LateVote* vote = nullptr);
 
   StepBatches take(const StepClock& clock) override;
   std::vector<data::MicroBatch> upcoming(const StepClock& clock) const override;

@@ -8,10 +8,8 @@
 
 #include "../mpi_main.h"
 #include "checkpoints/safetensors.h"
-#include "core/parameter_names.h"
-#include "methods/adapters/parameter_names.h"
+#include "tests/train/mode_golden.h"
 #include "tests/train/small_distillation.h"
-#include "train/hf_weights.h"
 #include "train/probe.h"
 
 namespace fathom::train {
@@ -19,9 +17,6 @@ namespace {
 
 using checkpoints::SafetensorsReader;
 using nlohmann::json;
-
-const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
-constexpr const char* kFinalNorm = "model.norm.weight";
 
 struct Case {
   std::string name;
@@ -45,79 +40,20 @@ double norm(const std::vector<float>& values) {
   return std::sqrt(sum);
 }
 
-// What the golden files call a parameter of ours.
-std::string golden_name(const std::string& ours, bool light, std::int64_t layers) {
-  const std::string mode = std::string(kMethodPrefix) + "mode.";
-  if (ours.starts_with(mode)) return ours.substr(mode.size());
-  if (light && ours == kFinalNorm) return "norm." + std::to_string(layers) + ".weight";
-  if (!methods::adapters::is_adapter_parameter(ours)) return "base." + ours;
-  const std::size_t layer = ours.find("layers.") + 7, module = ours.find("self_attn.") + 10;
-  const std::size_t end = ours.find(".lora_");
-  return "lora." + ours.substr(layer, ours.find('.', layer) - layer) + "." +
-         ours.substr(module, end - module) + "." + ours.substr(end + 6, 1);
-}
-
-// The model's weights from its folder; the method's from the golden case.
-class GoldenWeights : public model::WeightSource {
- public:
-  GoldenWeights(const std::string& model, model::Family family, const std::string& params,
-                bool light, std::int64_t layers)
-      : base_(model, family), params_(params), light_(light), layers_(layers) {}
-  void read(const model::Parameter& parameter, const model::Piece& piece,
-            float* out) const override {
-    const std::string name = golden_name(parameter.name, light_, layers_);
-    if (name.starts_with("base.")) return base_.read(parameter, piece, out);
-    params_.read(name,
-                 parameter.shape.dims() == 2 ? checkpoints::Rectangle{{piece.row, piece.column},
-                                                                      {piece.rows, piece.columns}}
-                                             : checkpoints::Rectangle{{piece.row}, {piece.rows}},
-                 out);
-  }
-
- private:
-  HfWeights base_;
-  SafetensorsReader params_;
-  bool light_;
-  std::int64_t layers_;
-};
-
 class ModeParity : public ::testing::TestWithParam<Case> {
  protected:
   ModeParity()
-      : folder_(kGolden + "methods/" + GetParam().name),
+      : folder_(mode_golden::kFolder + "methods/" + GetParam().name),
         device_(make_cpu_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
-    const json& options = expected_.at("options");
-    light_ = options.at("light");
-    config_.model.path = kGolden + "models/" + options.at("base").get<std::string>();
-    config_.grid.tp = GetParam().grid.tp;
-    config_.grid.pp = GetParam().grid.pp;
-    config_.grid.dp = GetParam().grid.dp;
+    config_ = mode_golden::config(expected_.at("options"), GetParam().grid);
+    light_ = config_.mode.light;
     config_.memory.recompute = GetParam().recompute;
-    config_.loss.chunk_rows = 16;
-    config_.mode.enabled = true;
-    config_.mode.spec.k = options.at("k");
-    config_.mode.spec.top_k = options.at("topk");
-    config_.mode.lambda = options.at("lambda_distill");
-    config_.mode.temperature = options.at("temperature");
-    config_.mode.light = light_;
-    if (light_) {
-      config_.adapter.spec.kind = methods::adapters::Kind::lora;
-      config_.adapter.spec.rank = options.at("lora").at("r");
-      config_.adapter.spec.alpha =
-          config_.adapter.spec.rank * options.at("lora").at("scale").get<double>();
-      config_.adapter.spec.targets = {"q_proj", "v_proj"};
-    }
     config_.optim = {
         .lr = 1e-3, .beta2 = 0.95, .weight_decay = 0.1, .decay = Decay::all, .clip = 1.0};
     engine_ = std::make_unique<Engine>(*device_, grid_, config_, make_engine_plan(config_), true);
-    engine_->load_initial_weights();
-    const model::ModelSpec& spec = engine_->student().spec();
-    model::load_parameters(engine_->student().parameters(),
-                           GoldenWeights(config_.model.path, spec.family,
-                                         folder_ + "/params.safetensors", light_, spec.layers));
-    engine_->weights_changed();
+    mode_golden::load(*engine_, config_, folder_);
     batch_ = read_padded_batch(config_.model.path + "/inputs.safetensors");
   }
 
@@ -172,7 +108,7 @@ TEST_P(ModeParity, LogitsTermsAndGradients) {
   for (const auto& [name, tensor] : result.tensors) {
     if (!name.starts_with("grad.")) continue;
     const std::string golden =
-        "grad." + golden_name(name.substr(5), light_, engine_->student().spec().layers);
+        "grad." + mode_golden::name_of(name.substr(5), light_, engine_->student().spec().layers);
     ASSERT_TRUE(gradients.contains(golden)) << golden;
     const std::vector<float> theirs = gradients.read_f32(golden);
     std::vector<float> difference = tensor.values;
