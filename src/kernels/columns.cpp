@@ -94,6 +94,19 @@ void row_squares(const Tensor& x, const Tensor& squares) {
       });
 }
 
+void row_sums(const Tensor& x, float factor, const Tensor& sums) {
+  FATHOM_CHECK(sums.elements() == x.rows(), "row sums of ", to_string(x.shape()), " into ",
+               to_string(sums.shape()));
+  const float* p = x.ptr<float>();
+  float* out = sums.ptr<float>();
+  const std::int64_t n = x.columns(), stride = x.row_stride();
+  for_each_row(
+      x.device(), x.rows(), n, FATHOM_BODY(const Row& row, std::int64_t r) {
+        const float sum = row.sum(n, [&](std::int64_t i) { return p[r * stride + i]; });
+        row.each(1, [&](std::int64_t) { out[r] = factor * sum; });
+      });
+}
+
 void column_squares(const Tensor& x, const Tensor& squares) {
   fill(squares, 0.0f);
   accumulate_column_dots(x, x, {}, squares);

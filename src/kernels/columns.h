@@ -21,6 +21,9 @@ void accumulate_scaled(const Tensor& x, float factor, const Tensor& y);
 /// squares[r] = the sum of x[r, c]^2 over c.
 void row_squares(const Tensor& x, const Tensor& squares);
 
+/// sums[r] = factor times the sum of x[r, c] over c.
+void row_sums(const Tensor& x, float factor, const Tensor& sums);
+
 /// squares[c] = the sum of x[r, c]^2 over r.
 void column_squares(const Tensor& x, const Tensor& squares);
 
