@@ -30,6 +30,9 @@ void export_folder(const std::filesystem::path& checkpoint,
   auto reader = checkpoints::CheckpointReader::open(*self, checkpoint, {.verify = true});
   const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
   const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
+  require(state.moc.empty(), ErrorKind::config, checkpoint.string(),
+          ": this run trained mixture of control, whose controls depend on the input and cannot be "
+          "merged into weights; use the checkpoint itself (generate, evaluate)");
   const std::filesystem::path output(request.output);
   if (!state.mode.empty()) {
     train::write_mode_file(reader, state.mode, spec, output);

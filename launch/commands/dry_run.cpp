@@ -60,6 +60,29 @@ void print_routes(std::ostream& out, const train::TrainConfig& config,
   if (routes.routes().empty()) out << "key states: none has to leave its stage\n";
 }
 
+// The bank of controls, of which each stage holds a copy and a gradient beside its own.
+void print_bank(std::ostream& out, const train::TrainConfig& config,
+                const train::EnginePlan& plan) {
+  const methods::moc::Spec& moc = plan.moc;
+  if (!moc.enabled) return;
+  std::int64_t most = 0;
+  for (int stage = 0; stage < config.grid.pp; ++stage)
+    most = std::max<std::int64_t>(most, plan.student_layers.count(stage));
+  const std::int64_t exchanged =
+      moc.site_count() *
+      methods::moc::exchange_bytes(config.grid.pp, most, moc.rank, plan.student.hidden);
+  out << "moc: " << moc.site_count() * plan.student.layers << " controls of "
+      << 8 * moc.rank * plan.student.hidden << " bytes and " << moc.gate_count() << " gate"
+      << (moc.gate_count() > 1 ? "s" : "") << " of "
+      << 4 * plan.student.hidden * plan.student.layers << " bytes; the bank receives " << exchanged
+      << " bytes a rank and step, and as many of gradients";
+  if (config.grid.pp > 1)
+    out << "; it takes "
+        << mib(2.0 * static_cast<double>(exchanged) * config.grid.pp / (config.grid.pp - 1))
+        << " MiB with its gradients";
+  out << "\n";
+}
+
 // A stage's time in units of the multiply-adds of its layers; the share of the bubble needs no
 // more.
 pipeline::StepPlan plan_pipeline(const train::TrainConfig& config, const train::EnginePlan& plan) {
@@ -85,6 +108,7 @@ std::string dry_run(const train::TrainConfig& config, const train::EnginePlan& p
         << plan.teacher->parameters() << " parameters, layers by stage "
         << pipeline::to_string(*plan.teacher_layers) << "\n";
   print_routes(out, config, plan);
+  print_bank(out, config, plan);
   print_memory(out, config, plan);
   const pipeline::StepPlan step = plan_pipeline(config, plan);
   out << "pipeline of " << config.batch.micro_batches << " micro-batches a step, bubble by stage:";

@@ -3,6 +3,7 @@
 #include "checkpoints/run_folder.h"
 #include "core/files.h"
 #include "methods/adapters/adapter_config.h"
+#include "methods/moc/spec_json.h"
 #include "train/hf_weights.h"
 #include "train/run_state.h"
 
@@ -34,6 +35,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   model::ModelSpec spec;
   methods::adapters::AdapterSpec adapter;
   std::optional<methods::mode::ModeSpec> mode;
+  methods::moc::Spec moc;
   if (source.checkpoint.empty()) {
     spec = train::read_model_spec(source.model);
   } else {
@@ -48,9 +50,12 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
                                                         result.checkpoint.string() + " (adapter)");
     if (!state.mode.empty())
       mode = methods::mode::parse_mode(state.mode, result.checkpoint.string() + " (mode)");
+    if (!state.moc.empty())
+      moc = methods::moc::parse_spec(state.moc, result.checkpoint.string() + " (moc)");
   }
   result.plan = train::plan_for(spec, result.config);
   result.plan.set_adapter(adapter, source.adapter);
+  result.plan.set_moc(moc);
   if (mode) result.plan.set_mode(*mode);
   return result;
 }

@@ -125,6 +125,12 @@ using methods::mta::PairNormalisation;
 using methods::mta::SpanRegion;
 using AdapterKind = methods::adapters::Kind;
 using ControlSites = methods::adapters::Sites;
+using MocAggregate = methods::moc::Aggregate;
+using MocGate = methods::moc::Gate;
+using MocScope = methods::moc::Scope;
+using MocSites = methods::moc::Sites;
+using MocSoftmax = methods::moc::SoftmaxOrder;
+using MocTokens = methods::moc::Tokens;
 using train::Decay;
 using train::DistillMethod;
 using train::Divergence;
@@ -209,6 +215,27 @@ inline constexpr std::array enum_words<ReplaySchedule> = {
     Word<ReplaySchedule>{"decreasing", ReplaySchedule::decreasing},
     Word<ReplaySchedule>{"constant", ReplaySchedule::constant},
     Word<ReplaySchedule>{"increasing", ReplaySchedule::increasing}};
+template <>
+inline constexpr std::array enum_words<MocSites> = {
+    Word<MocSites>{"both", MocSites::both}, Word<MocSites>{"attention", MocSites::attention},
+    Word<MocSites>{"mlp", MocSites::mlp}};
+template <>
+inline constexpr std::array enum_words<MocGate> = {Word<MocGate>{"shared", MocGate::shared},
+                                                   Word<MocGate>{"separate", MocGate::separate}};
+template <>
+inline constexpr std::array enum_words<MocSoftmax> = {
+    Word<MocSoftmax>{"topk_softmax", MocSoftmax::topk_softmax},
+    Word<MocSoftmax>{"softmax_topk", MocSoftmax::softmax_topk}};
+template <>
+inline constexpr std::array enum_words<MocAggregate> = {
+    Word<MocAggregate>{"mean", MocAggregate::mean}, Word<MocAggregate>{"mode", MocAggregate::mode}};
+template <>
+inline constexpr std::array enum_words<MocScope> = {
+    Word<MocScope>{"microbatch", MocScope::microbatch},
+    Word<MocScope>{"sequence", MocScope::sequence}};
+template <>
+inline constexpr std::array enum_words<MocTokens> = {Word<MocTokens>{"all", MocTokens::all},
+                                                     Word<MocTokens>{"prompt", MocTokens::prompt}};
 template <>
 inline constexpr std::array enum_words<Recompute> = {Word<Recompute>{"none", Recompute::none},
                                                      Word<Recompute>{"cheap", Recompute::cheap},

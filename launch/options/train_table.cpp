@@ -143,6 +143,32 @@ void describe_adapter(OptionTable& t, train::AdapterConfig& c) {
       {.help = "Parameters of the model that are trained beside the adapter, by shell patterns."});
 }
 
+void describe_moc(OptionTable& t, methods::moc::Spec& c) {
+  t.section("moc",
+            "Mixture of control: beside each block its own control and, routed, those of others");
+  t.add("enabled", c.enabled, {.help = "Freeze the model and train controls and their gates."});
+  t.add("rank", c.rank, {.help = "Rank of each control.", .range = within(1, any_int)});
+  t.add("alpha", c.alpha,
+        {.help = "Share of the layer's own control; the routed ones get the rest.",
+         .range = within(0, 1)});
+  t.add("top_k", c.top_k,
+        {.help = "Layers whose controls are taken.", .range = within(1, any_int)});
+  t.add("sites", c.sites, {.help = "Beside attention, the MLP, or both."});
+  t.add("gate", c.gate, {.help = "One gate for both sites, or one each."});
+  t.add("softmax", c.softmax,
+        {.help = "Weights from the softmax over the kept scores, or over all of them, of which the "
+                 "kept ones stay; with top_k = 1 the first is the constant 1."});
+  t.add("aggregate", c.aggregate,
+        {.help = "The best by mean scores, or those that most tokens pick."});
+  t.add("scope", c.scope, {.help = "What decides together in training."});
+  t.add("eval_scope", c.eval_scope,
+        {.help = "And in evaluation, where microbatch makes results depend on the batches."});
+  t.add("tokens", c.tokens, {.help = "Tokens that decide: all, or only those of the prompt."});
+  t.add("balance", c.balance,
+        {.help = "Weight of the term that keeps experts in equal use; 0 leaves it out.",
+         .range = at_least(0)});
+}
+
 void describe_teacher(OptionTable& t, train::TeacherConfig& c) {
   t.section("teacher", "The model to distil from; never trained");
   t.add("path", c.path,
@@ -491,6 +517,7 @@ void describe_train(OptionTable& table, train::TrainConfig& config) {
   describe_run(table, config.run);
   describe_model(table, config.model);
   describe_adapter(table, config.adapter);
+  describe_moc(table, config.moc);
   describe_teacher(table, config.teacher);
   describe_data(table, config.data);
   describe_spans(table, config.spans);

@@ -75,7 +75,8 @@ Tensor stack(const Tensor& top, const std::vector<Tensor>& below) {
 
 StageDecoder::StageDecoder(const model::Stage& stage, std::int64_t slots, std::int64_t capacity,
                            const methods::mode::LateVote* vote)
-    : stage_(stage), vote_(vote), cache_(stage, slots, capacity) {
+    : stage_(stage), vote_(vote), cache_(stage, slots, capacity), capacity_(capacity) {
+  if (stage.extension() != nullptr) state_ = stage.extension()->begin_decoding();
   if (vote_ == nullptr) return;
   for (const methods::KeyState& state : vote_->site().states) late_.push_back(state.layer);
 }
@@ -98,8 +99,16 @@ Tensor StageDecoder::run(const Step& step, const Tensor& input) {
   for (std::size_t p = 1; p < step.prompt_starts.size(); ++p)
     rows->prompts.push_back(
         {step.prompt_starts[p - 1], step.prompt_starts[p] - step.prompt_starts[p - 1]});
+  rows->starts = step.prompt_starts;
+  for (std::int64_t row = step.prompt_rows(); row < step.rows(); ++row)
+    rows->starts.push_back(static_cast<std::int32_t>(row + 1));
   model::Pass pass;
   pass.rows = rows;
+  pass.state = state_;
+  for (const autograd::PromptRows& prompt : rows->prompts)
+    pass.slots.push_back(static_cast<std::int32_t>(
+        step.cache_rows[static_cast<std::size_t>(prompt.first)] / capacity_));
+  pass.slots.insert(pass.slots.end(), step.slots.begin(), step.slots.end());
   pass.attend =
       CachedAttention{stage_, cache_, step, rows->positions, upload(device, step.cache_rows)};
   std::vector<Tensor> late;

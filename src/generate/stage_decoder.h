@@ -37,6 +37,8 @@ class StageDecoder {
   const methods::mode::LateVote* vote_;
   std::vector<std::int64_t> late_;  // layers whose states the vote needs, ascending
   KvCache cache_;
+  std::int64_t capacity_;
+  std::shared_ptr<model::PassState> state_;  // of the stage's extension
 };
 
 }  // namespace fathom::generate

@@ -15,6 +15,16 @@ std::int64_t aligned(std::int64_t n) {
 
 }  // namespace
 
+PartDeclaration whole_part(std::string name, Shape shape, bool owned) {
+  PartDeclaration part;
+  part.name = std::move(name);
+  part.shape = shape;
+  part.local_rows = shape[0];
+  part.pieces = {{.rows = shape[0], .columns = shape.dims() == 2 ? shape[1] : 1}};
+  part.owned = owned;
+  return part;
+}
+
 void ParameterSet::declare(autograd::Var* var, Shape local_shape,
                            std::vector<PartDeclaration> parts) {
   declared_.push_back({var, local_shape, std::move(parts)});

@@ -22,6 +22,7 @@ enum class Sharing {
   kv_replicas,  ///< tensor ranks with the same key/value head
   first_last,   ///< the tied embedding on the first and the last stage
   tensor,       ///< all tensor ranks, each with its part of the gradient
+  stages,       ///< all stages, each with its part of the gradient
 };
 
 /// A parameter as everything outside the model sees it: a global name and shape, and this rank's
@@ -36,7 +37,7 @@ struct Parameter {
   bool matrix = false;                       ///< has two dims: weight decay applies by default
   Sharing sharing = Sharing::none;
   bool owned = true;    ///< this rank counts it among tensor and pipeline ranks that hold the same
-  double init_std = 0;    ///< of the normal distribution for random weights; 0 = not normal
+  double init_std = 0;  ///< of the normal distribution for random weights; 0 = not normal
   double init_bound = 0;  ///< of the uniform one in [-bound, bound); 0 = not uniform
   double init_value = 0;  ///< what either is around; alone, a constant
   double lr_scale = 1;    ///< times the run's learning rate
@@ -58,6 +59,9 @@ struct PartDeclaration {
   bool frozen = false;  ///< never trained, whatever the run trains
   double lr_scale = 1;
 };
+
+/// A parameter that a rank holds whole.
+PartDeclaration whole_part(std::string name, Shape shape, bool owned);
 
 /// All parameters of one rank's stage. They are declared first, in the order of the forward pass,
 /// and then allocated together: gradients lie in one flat tensor in the order in which the backward

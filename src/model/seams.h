@@ -89,6 +89,18 @@ class StateEdit {
                               const autograd::Var& states) const = 0;
 };
 
+/// What a method keeps of one micro-batch while it runs through a stage, replays of blocks
+/// included; or of all sequences that a decoder runs.
+struct PassState {
+  virtual ~PassState() = default;
+};
+
+/// A tensor [1, width] that travels with a micro-batch from stage to stage, beside its states.
+struct CarriedRow {
+  std::int64_t width = 0;
+  bool gradient = false;
+};
+
 /// What a method adds to one stage. While the stage is built it declares parameters, in the order
 /// of the forward pass; it must outlive the stage's parameters.
 class StageExtension {
@@ -107,10 +119,31 @@ class StageExtension {
   virtual std::unique_ptr<StateEdit> edit(std::int64_t /*layer*/, ParameterSet&) { return nullptr; }
 
   /// Sets what starts from the model's own weights, once these are loaded for a new run. Collective
-  /// over the tensor group, as is weights_changed().
+  /// over the tensor group.
   virtual void initialise() {}
-  /// Called whenever weights have been loaded or updated, before the next pass.
+  /// Called whenever weights have been loaded or updated, before the next pass. Collective over the
+  /// stages and the tensor ranks of a replica.
   virtual void weights_changed() {}
+
+  /// A step begins, with so many supervised micro-batches over all ranks.
+  virtual void begin_step(std::int64_t /*micro_batches*/) {}
+  /// What each stage hands to the next one in training; the same on all of them.
+  virtual std::vector<CarriedRow> carried() const { return {}; }
+  /// Before a micro-batch runs through the stage: what becomes Pass::state. `received` are the rows
+  /// of the stage before, none on the first one and in evaluation.
+  virtual std::shared_ptr<PassState> begin_pass(const Pass&,
+                                                const std::vector<autograd::Var>& /*received*/) {
+    return nullptr;
+  }
+  /// After it has run in training: the rows for the next stage. On the last one, where there are
+  /// none, a loss on them puts its gradient into their slots, unless nothing of the micro-batch is
+  /// supervised.
+  virtual std::vector<autograd::Var> end_pass(const Pass&, bool /*supervised*/) { return {}; }
+  /// The backward passes of a step are done; gradients are not yet summed over replicas. Collective
+  /// over the stages.
+  virtual void finish_gradients() {}
+  /// The Pass::state of everything that one decoder runs.
+  virtual std::shared_ptr<PassState> begin_decoding() { return nullptr; }
 };
 
 }  // namespace fathom::model

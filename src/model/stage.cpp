@@ -58,7 +58,8 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
   for (const Block& weights : blocks_) {
     watch_bucket(pass, weights.bucket);
     // A frozen block behind frozen ones keeps nothing and is never played back.
-    const bool trains = parameters_.bucket(weights.bucket).count > 0;
+    const bool trains = parameters_.bucket(weights.bucket).count > 0 || weights.attention_control ||
+                        weights.mlp_control;
     if (pass.recompute && (x.needs_grad() || trains)) {
       // The copy of the pass keeps the micro-batch alive until it is replayed.
       const Pass again = pass;

@@ -45,6 +45,11 @@ struct Pass {
   /// cache. Takes the block and its fused projection [n, (heads + 2 kv_heads) head_dim] before
   /// rotation; returns [n, heads * head_dim]. Without a tape only; may be empty.
   std::function<Tensor(const Block&, const Tensor&)> attend;
+  /// With `attend`: the cache slot of each sequence, those of prompts first and then the running
+  /// ones, one row each.
+  std::vector<std::int32_t> slots;
+  /// Of the stage's extension: from its begin_pass() or begin_decoding().
+  std::shared_ptr<PassState> state;
 };
 
 struct LinearWeights {
@@ -107,6 +112,7 @@ class Stage {
   ParameterSet& parameters() { return parameters_; }
   const ParameterSet& parameters() const { return parameters_; }
   const std::vector<Block>& blocks() const { return blocks_; }
+  StageExtension* extension() const { return extension_; }
   const autograd::RopeTables* rope() const { return spec_.rope.enabled() ? &rope_ : nullptr; }
   const autograd::Var& embedding() const { return embedding_; }
   const autograd::Var& positions() const { return positions_; }
@@ -132,13 +138,14 @@ class Stage {
   autograd::Var mlp_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,
                            const autograd::Var& x) const;
   autograd::Var multiply(const LinearWeights& weights, const Pass& pass, autograd::Tape* tape,
-                        const autograd::Var& x, bool with_bias) const;
+                         const autograd::Var& x, bool with_bias) const;
   autograd::Var normed(autograd::Tape* tape, const NormWeights& weights,
                        const autograd::Var& x) const;
   Device& device_;
   ModelSpec spec_;
   StagePlan plan_;
   comm::Communicator* tp_;
+  StageExtension* extension_;
   ParameterSet parameters_;
 
   autograd::Var embedding_, positions_, project_in_, project_out_, head_own_;

@@ -43,7 +43,7 @@ PartDeclaration with_init(PartDeclaration declaration, double std_dev) {
 Stage::Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm::Communicator* tp,
              const std::function<bool(const std::string&)>& trainable, DType frozen_dtype,
              const std::function<void(ParameterSet&)>& declare_more, StageExtension* extension)
-    : device_(device), spec_(spec), plan_(plan), tp_(tp) {
+    : device_(device), spec_(spec), plan_(plan), tp_(tp), extension_(extension) {
   FATHOM_CHECK(plan.first_layer >= 0 && plan.end_layer <= spec.layers, "layers ", plan.first_layer,
                "..", plan.end_layer, " of ", spec.layers);
   blocks_.resize(static_cast<std::size_t>(plan.end_layer - plan.first_layer));

@@ -103,7 +103,7 @@ void Executor::execute(const Action& action, StageWork& work, InFlight& state, b
 
 void Executor::receive_bundle(InFlight& state, int micro_batch, bool train) {
   for (std::size_t i = 0; i < in_parts_.size(); ++i) {
-    Var part(receive(state.tokens, in_parts_[i].width, pp_.rank() - 1, bundle_tag(micro_batch, i)));
+    Var part(receive(state.tokens, in_parts_[i], pp_.rank() - 1, bundle_tag(micro_batch, i)));
     if (train && in_parts_[i].gradient) part.slot = std::make_shared<GradSlot>();
     state.in.push_back(std::move(part));
   }
@@ -118,7 +118,7 @@ void Executor::receive_gradients(InFlight& state, int micro_batch) {
   for (std::size_t i = 0; i < out_parts_.size(); ++i) {
     if (!out_parts_[i].gradient) continue;
     Tensor gradient =
-        receive(state.tokens, out_parts_[i].width, pp_.rank() + 1, gradient_tag(micro_batch, i));
+        receive(state.tokens, out_parts_[i], pp_.rank() + 1, gradient_tag(micro_batch, i));
     if (state.out[i].slot) state.out[i].slot->add(std::move(gradient));
   }
 }
@@ -128,15 +128,15 @@ void Executor::send_gradients(InFlight& state, int micro_batch) {
     if (!in_parts_[i].gradient) continue;
     Tensor gradient = state.in[i].slot->take();
     if (!gradient.defined())  // no labels in this micro-batch: it adds exactly nothing
-      gradient = Tensor::zeros(device_, {state.tokens, in_parts_[i].width});
+      gradient = Tensor::zeros(device_, {in_parts_[i].rows(state.tokens), in_parts_[i].width});
     state.sends.push_back(send(gradient, pp_.rank() - 1, gradient_tag(micro_batch, i)));
     state.gradients.push_back(std::move(gradient));
   }
   state.in.clear();
 }
 
-Tensor Executor::receive(std::int64_t tokens, std::int64_t width, int peer, int tag) {
-  const Tensor tensor = Tensor::empty(device_, {tokens, width});
+Tensor Executor::receive(std::int64_t tokens, const BundlePart& part, int peer, int tag) {
+  const Tensor tensor = Tensor::empty(device_, {part.rows(tokens), part.width});
   KernelScope scope(device_);
   pp_.start_recv(tensor.ptr<float>(), tensor.bytes(), peer, tag).wait();
   return tensor;

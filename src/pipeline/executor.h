@@ -9,14 +9,16 @@
 
 namespace fathom::pipeline {
 
-/// What crosses a stage boundary for one micro-batch: tensors [tokens, width] in an agreed order.
-/// Those with a slot get a gradient back.
+/// What crosses a stage boundary for one micro-batch: tensors [tokens, width], or of a fixed number
+/// of rows, in an agreed order. Those with a slot get a gradient back.
 using Bundle = std::vector<autograd::Var>;
 
 /// One tensor of a bundle, agreed on before the run.
 struct BundlePart {
   std::int64_t width = 0;
   bool gradient = false;
+  std::int64_t fixed_rows = 0;  ///< 0: one for each token
+  std::int64_t rows(std::int64_t tokens) const { return fixed_rows > 0 ? fixed_rows : tokens; }
 };
 
 /// The computation of one stage, as the executor sees it.
@@ -62,7 +64,7 @@ class Executor {
   void send_bundle(InFlight& state, int micro_batch);
   void receive_gradients(InFlight& state, int micro_batch);
   void send_gradients(InFlight& state, int micro_batch);
-  Tensor receive(std::int64_t tokens, std::int64_t width, int peer, int tag);
+  Tensor receive(std::int64_t tokens, const BundlePart& part, int peer, int tag);
   comm::Request send(const Tensor& tensor, int peer, int tag);
 
   Device& device_;

@@ -52,7 +52,13 @@ void check_model(const ModelConfig& model, const TeacherConfig& teacher, bool ad
              "with an adapter all of the model is frozen; name what is trained in adapter.train");
 }
 
-void check_adapter(const AdapterConfig& adapter, Rules& rules) {
+void check_moc(const TrainConfig& config, Rules& rules) {
+  rules.must(!config.moc.enabled || !config.adapter.given(),
+             {"moc.enabled", "adapter.kind", "adapter.path"},
+             "mixture of control and an adapter cannot be stacked: leave one out");
+}
+
+void check_adapter(const AdapterConfig& adapter, bool adapted, Rules& rules) {
   using methods::adapters::Kind;
   const auto& spec = adapter.spec;
   const bool none = spec.kind == Kind::none;
@@ -67,7 +73,7 @@ void check_adapter(const AdapterConfig& adapter, Rules& rules) {
              "rslora scales lora and dora");
   rules.must(spec.layers.empty() || !none, {"adapter.layers", "adapter.kind"},
              "there is no adapter to put on these layers");
-  rules.must(adapter.train.patterns.empty() || adapter.given(), {"adapter.train", "adapter.kind"},
+  rules.must(adapter.train.patterns.empty() || adapted, {"adapter.train", "adapter.kind"},
              "without an adapter the model is trained but for model.freeze");
   rules.must(spec.kind != Kind::loreft || spec.prefix + spec.suffix > 0,
              {"adapter.prefix", "adapter.suffix"}, "loreft needs positions to edit");
@@ -310,8 +316,10 @@ bool NamePatterns::match(const std::string& name) const {
 
 std::vector<Violation> engine_violations(const TrainConfig& config) {
   Rules rules;
-  check_model(config.model, config.teacher, config.adapter.given(), rules);
-  check_adapter(config.adapter, rules);
+  const bool adapted = config.adapter.given() || config.moc.enabled;
+  check_model(config.model, config.teacher, adapted, rules);
+  check_adapter(config.adapter, adapted, rules);
+  check_moc(config, rules);
   check_split(config.grid, config.grid.layers, "grid.layers", rules);
   check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);
   rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),

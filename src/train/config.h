@@ -10,6 +10,7 @@
 #include "kernels/divergence.h"
 #include "methods/adapters/adapter_spec.h"
 #include "methods/distill/threshold.h"
+#include "methods/moc/spec.h"
 #include "methods/mode/mode_spec.h"
 #include "methods/mta/options.h"
 
@@ -282,6 +283,7 @@ struct TrainConfig {
   RunConfig run;
   ModelConfig model;
   AdapterConfig adapter;
+  methods::moc::Spec moc;
   TeacherConfig teacher;
   DataConfig data;
   SpansConfig spans;

@@ -40,6 +40,9 @@ std::vector<pipeline::BundlePart> DistilWork::bundle_parts(int stage, int first_
     else
       parts.push_back({student_.spec().hidden, first_trainable <= route.made});
   }
+  if (const model::StageExtension* extension = student_.extension(); extension && training)
+    for (const model::CarriedRow& row : extension->carried())
+      parts.push_back({row.width, row.gradient && first_trainable <= stage, 1});
   return parts;
 }
 
@@ -126,15 +129,19 @@ void DistilWork::apply_state_losses(Tape* tape, int slot, const KeyStates& state
 
 pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundle& in) {
   if (tape != nullptr) tape->set_remakes(settings_.recompute == Recompute::cheap);
-  const model::Pass student_pass = pass(tape, slot);
+  model::Pass student_pass = pass(tape, slot);
+  model::StageExtension* extension = student_.extension();
   const std::size_t models = teacher_ != nullptr ? 2 : 1;
   const auto received = [&](std::size_t part) { return in.empty() ? Var() : in[part]; };
   KeyStates states;
+  std::vector<Var> carried;
   if (in.size() > models) {
     const auto travelled = states_.routes_of(tape).sent_by(stage_ - 1);
     for (std::size_t i = 0; i < travelled.size(); ++i)
       states.put(travelled[i].state, in[models + i]);
+    carried.assign(in.begin() + static_cast<std::ptrdiff_t>(models + travelled.size()), in.end());
   }
+  if (extension != nullptr) student_pass.state = extension->begin_pass(student_pass, carried);
   Var teacher_states;
   if (teacher_ != nullptr) {
     model::Pass teacher_pass;
@@ -151,6 +158,8 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   if (tape != nullptr) {
     add_heads(student_pass, states);
     apply_state_losses(tape, slot, states);
+    if (extension != nullptr)
+      carried = extension->end_pass(student_pass, batch(slot).label_tokens > 0);
   }
   if (tape != nullptr)
     for (const auto& [name, bytes] : tape->saved_bytes())
@@ -161,6 +170,7 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   out.push_back(student_states);
   for (const StateRoute& route : states_.routes_of(tape).sent_by(stage_))
     out.push_back(states.at(route.state));
+  if (tape != nullptr) out.insert(out.end(), carried.begin(), carried.end());
   return out;
 }
 

@@ -79,7 +79,7 @@ bool trains(const TrainConfig& config, const EnginePlan& plan, const std::string
   if (plan.mode && plan.mode->norms == methods::mode::Norms::own &&
       methods::mode::is_last_norm(name, plan.student))
     return true;  // the last layer's expert
-  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none;
+  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
   return adapted ? config.adapter.train.match(name) : !config.model.freeze.match(name);
 }
 
@@ -95,10 +95,10 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       grid_(grid),
       config_(config),
       plan_(plan),
-      adapter_(methods::adapters::make_extension(plan_.adapter, plan_.student)),
       vote_(plan_.mode ? std::make_unique<methods::mode::LateVote>(*plan_.mode, plan_.student)
                        : nullptr),
       losses_(std::move(losses)) {
+  make_extension();
   const auto place = grid.place();
   const StateLosses placed = place_losses(plan_, losses_, vote_.get());
   std::function<void(model::ParameterSet&)> declare_more;
@@ -115,7 +115,7 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       device, plan_.student,
       plan_.stage_plan(plan_.student, plan_.student_layers, grid.shape(), place),
       group_or_null(grid.tp()), trainable, config_.model.frozen_dtype, declare_more,
-      adapter_.get());
+      extension_.get());
   if (plan_.teacher)
     teacher_ = std::make_unique<model::Stage>(
         device, *plan_.teacher,
@@ -138,6 +138,20 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
   executor_ = make_executor(true);
   reducer_ = std::make_unique<GradientReducer>(grid, kv_replicas_.get(), student_->parameters());
   optimizer_ = std::make_unique<Optimizer>(device, config_.optim, student_->parameters());
+}
+
+void Engine::make_extension() {
+  if (!plan_.moc.enabled) {
+    extension_ = methods::adapters::make_extension(plan_.adapter, plan_.student);
+    return;
+  }
+  std::vector<std::int64_t> layers;
+  for (int stage = 0; stage < grid_.shape().pp; ++stage)
+    layers.push_back(plan_.student_layers.count(stage));
+  auto moc = std::make_unique<methods::moc::MixtureOfControl>(plan_.moc, plan_.student, layers,
+                                                              group_or_null(grid_.pp()));
+  moc_ = moc.get();
+  extension_ = std::move(moc);
 }
 
 // The first stage with a trainable parameter; the number of stages if there is none.
@@ -179,13 +193,13 @@ void Engine::load_student(const model::WeightSource& source) {
   model::load_parameters(
       student_->parameters(),
       WithMethods(source, folder.get(), static_cast<std::uint64_t>(config_.run.seed)));
-  if (adapter_ && !folder) adapter_->initialise();
+  if (extension_ && !folder) extension_->initialise();
   if (vote_ && grid_.is_last_stage()) vote_->initialise(*student_);
   weights_changed();
 }
 
 void Engine::weights_changed() {
-  if (adapter_) adapter_->weights_changed();
+  if (extension_) extension_->weights_changed();
 }
 
 void Engine::update(double lr, double gradient_scale) {
@@ -200,14 +214,31 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   const int count = static_cast<int>(slots.size());
   work_->begin(std::move(slots), counts, static_cast<std::uint32_t>(step));
   for (const auto& loss : losses_) loss->begin(work_->batches());
+  if (extension_) begin_extension();
   work_->bucket_done = [this](int bucket) { reducer_->bucket_done(bucket); };
   executor_->run(
       pipeline::schedule_1f1b(grid_.place().pp, grid_.shape().pp, count, first_trainable_), *work_,
       true, observer);
+  if (extension_) extension_->finish_gradients();
   reducer_->finish();
   work_->bucket_done = nullptr;
   reduce_state_terms();
   return reduce_sums();
+}
+
+void Engine::begin_extension() {
+  std::int64_t supervised = 0;
+  for (const data::MicroBatch& batch : work_->batches()) supervised += batch.label_tokens > 0;
+  grid_.dp().all_reduce(&supervised, 1, comm::ReduceOp::sum);
+  extension_->begin_step(supervised);
+}
+
+std::optional<methods::moc::UsageSummary> Engine::expert_usage() {
+  if (moc_ == nullptr) return std::nullopt;
+  std::vector<double> counts = moc_->usage().counts();
+  for (comm::Communicator* group : {&grid_.dp(), &grid_.pp()})
+    group->all_reduce(counts.data(), counts.size(), comm::ReduceOp::sum);
+  return usage_log_.add(counts, plan_.student.layers);
 }
 
 model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
@@ -225,6 +256,9 @@ void Engine::reduce_state_terms() {
   for (const auto& loss : losses_)
     for (methods::StateTerm& term : loss->terms()) state_terms_.push_back(std::move(term));
   for (methods::StateTerm& term : work_->vote_terms()) state_terms_.push_back(std::move(term));
+  if (moc_ != nullptr && plan_.moc.balance > 0)
+    state_terms_.push_back({"moc_balance", plan_.moc.balance, moc_->balance_sum(),
+                            static_cast<double>(moc_->micro_batches())});
   std::vector<double> sums;
   for (const methods::StateTerm& term : state_terms_) sums.push_back(term.sum);
   if (sums.empty()) return;

@@ -5,6 +5,7 @@
 
 #include "comm/process_grid.h"
 #include "methods/key_layers.h"
+#include "methods/moc/extension.h"
 #include "model/weights.h"
 #include "pipeline/executor.h"
 #include "pipeline/partition.h"
@@ -26,6 +27,7 @@ struct EnginePlan {
   std::optional<pipeline::Partition> teacher_layers;
   methods::adapters::AdapterSpec adapter{};     ///< of the student, its targets written out
   std::string adapter_path{};                   ///< folder that it starts from; may be empty
+  methods::moc::Spec moc{};                     ///< of the student; not with an adapter
   std::vector<methods::KeyLayer> mta_layers{};  ///< compared; empty where not asked for
   std::vector<methods::KeyLayer> fdd_layers{};
   std::optional<methods::mode::ModeSpec> mode{};  ///< late layers of the student that vote
@@ -35,6 +37,8 @@ struct EnginePlan {
   /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
   /// Error(config) or Error(data) if it does not fit the model.
   void set_adapter(const methods::adapters::AdapterSpec& spec, const std::string& path);
+  /// Puts mixture of control on the student. Throws Error(config) if it does not fit the model.
+  void set_moc(const methods::moc::Spec& spec);
 
   /// Lets the student's late layers vote. Throws Error(config) if the model cannot.
   void set_mode(const methods::mode::ModeSpec& spec);
@@ -92,6 +96,10 @@ class Engine {
   /// ranks, on every rank.
   const std::vector<methods::StateTerm>& state_terms() const { return state_terms_; }
 
+  /// The experts chosen in it, over all ranks, beside those of the step before. Only with mixture
+  /// of control; collective over the grid.
+  std::optional<methods::moc::UsageSummary> expert_usage();
+
   /// The same without gradients: sums over all ranks, on every rank.
   model::LossSums evaluate(std::vector<data::MicroBatch> slots,
                            const pipeline::ActionObserver& observer = {});
@@ -110,10 +118,13 @@ class Engine {
   model::Stage* teacher() { return teacher_.get(); }
   DistilWork& work() { return *work_; }
   Optimizer& optimizer() { return *optimizer_; }
+  methods::moc::MixtureOfControl* moc() { return moc_; }  ///< null without
   const EnginePlan& plan() const { return plan_; }
 
  private:
   model::LossSums reduce_sums();
+  void make_extension();
+  void begin_extension();
   void reduce_state_terms();
   int first_trainable_stage();
 
@@ -122,7 +133,9 @@ class Engine {
   TrainConfig config_;
   EnginePlan plan_;
   std::unique_ptr<comm::Communicator> kv_replicas_;
-  std::unique_ptr<model::StageExtension> adapter_;
+  std::unique_ptr<model::StageExtension> extension_;  // an adapter or mixture of control
+  methods::moc::MixtureOfControl* moc_ = nullptr;     // the same, or null
+  methods::moc::UsageLog usage_log_;
   std::unique_ptr<methods::mode::LateVote> vote_;
   Losses losses_;
   std::vector<methods::StateTerm> state_terms_;

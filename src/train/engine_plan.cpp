@@ -131,6 +131,14 @@ void EnginePlan::set_mode(const methods::mode::ModeSpec& spec) {
   mode = spec;
 }
 
+void EnginePlan::set_moc(const methods::moc::Spec& spec) {
+  moc = spec;
+  require(!moc.enabled || moc.top_k <= student.layers, ErrorKind::config, "moc.top_k = ", moc.top_k,
+          ": the experts are the model's ", student.layers, " layers; take at most so many");
+  require(!moc.enabled || moc.rank <= student.hidden, ErrorKind::config, "moc.rank = ", moc.rank,
+          " is more than the model's width ", student.hidden);
+}
+
 model::StagePlan EnginePlan::stage_plan(const model::ModelSpec& spec,
                                         const pipeline::Partition& layers,
                                         const comm::GridShape& grid,
@@ -183,6 +191,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   plan.context = choose_context(config, plan);
   if (config.mode.enabled) plan.set_mode(config.mode.spec);
   plan.set_adapter(adapter_spec(config, plan), config.adapter.path);
+  plan.set_moc(config.moc);
   check_also_trained(config.adapter.train, plan);
   return plan;
 }

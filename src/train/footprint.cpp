@@ -33,13 +33,29 @@ StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& la
   return size;
 }
 
-struct AdapterSize {
+// What a method adds to one stage, as if each tensor rank held it whole: it is little.
+struct AddedSize {
   double all = 0, trained = 0;
+  double bank = 0;  ///< copies of all stages' controls, with as many gradients
 };
 
-// Adapter parameters of one stage, as if each tensor rank held them whole: they are few.
-AdapterSize adapter_size(const EnginePlan& plan, int stage) {
-  AdapterSize size;
+AddedSize moc_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
+  const methods::moc::Spec& moc = plan.moc;
+  const auto width = static_cast<double>(plan.student.hidden);
+  const double control = 2 * moc.rank * width * moc.site_count();  // of a layer
+  AddedSize size;
+  size.all = size.trained = plan.student_layers.count(stage) * control +
+                            moc.gate_count() * width * static_cast<double>(plan.student.layers);
+  if (grid.pp == 1) return size;
+  int most = 0;
+  for (int s = 0; s < grid.pp; ++s) most = std::max(most, plan.student_layers.count(s));
+  size.bank = grid.pp * most * control;
+  return size;
+}
+
+AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
+  if (plan.moc.enabled) return moc_size(plan, grid, stage);
+  AddedSize size;
   for (const auto& tensor : methods::adapters::tensors(plan.adapter, plan.student)) {
     const bool shared = tensor.layer < 0;
     if (!shared && (tensor.layer < plan.student_layers.begin(stage) ||
@@ -76,12 +92,13 @@ double multiply_adds(const model::ModelSpec& spec, double layers, bool head) {
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
   Footprint result;
   const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
-  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none;
-  const AdapterSize adapter = adapter_size(plan, stage);
-  const double trained = adapted ? adapter.trained : student.parameters;
+  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
+  const AddedSize added = added_size(plan, config.grid, stage);
+  const double trained = adapted ? added.trained : student.parameters;
   const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
-  result.weights = static_cast<double>(size_of(stored)) * student.parameters + 4 * adapter.all;
-  result.gradients = 4 * trained;
+  result.weights =
+      static_cast<double>(size_of(stored)) * student.parameters + 4 * (added.all + added.bank);
+  result.gradients = 4 * (trained + added.bank);
   result.moments = 8 * trained;
   if (plan.teacher) {
     const StageSize teacher = stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage);

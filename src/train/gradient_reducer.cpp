@@ -22,7 +22,8 @@ bool within(const model::Parameter& parameter, const model::ParameterSet::Range&
 // which still waits for gradients: summing them inside the schedule would stop both.
 bool GradientReducer::waits_for_other_stage(int bucket) const {
   for (const model::Parameter& parameter : parameters_.parameters())
-    if (parameter.sharing == model::Sharing::first_last &&
+    if ((parameter.sharing == model::Sharing::first_last ||
+         parameter.sharing == model::Sharing::stages) &&
         within(parameter, parameters_.bucket(bucket)))
       return true;
   return false;
@@ -65,6 +66,7 @@ void GradientReducer::finish() {
   for (; next_ >= 0; --next_) {
     if (comm::Communicator* group = grid_.first_last())
       sum_shared(next_, model::Sharing::first_last, *group);
+    if (grid_.pp().size() > 1) sum_shared(next_, model::Sharing::stages, grid_.pp());
     start(next_);
   }
   for (comm::Request& request : pending_) {

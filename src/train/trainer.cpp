@@ -11,6 +11,7 @@
 #include "core/timer.h"
 #include "eval/token_metrics.h"
 #include "kernels/peak.h"
+#include "methods/moc/spec_json.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
 #include "train/state_losses.h"
@@ -169,6 +170,12 @@ void Trainer::keep_tokenizer() {
 
 void Trainer::log_start() {
   const EnginePlan& plan = engine_.plan();
+  if (plan.moc.enabled && plan.moc.top_k == 1 &&
+      plan.moc.softmax == methods::moc::SoftmaxOrder::topk_softmax && grid_.world().rank() == 0)
+    log_warn("moc.top_k = 1 with moc.softmax = topk_softmax: the only weight is 1, so that the ",
+             plan.moc.balance > 0 ? "gate learns from moc.balance alone"
+                                  : "gate, without moc.balance, never changes",
+             "; softmax_topk gives it the task's gradient");
   log_info("student: ", model::to_string(plan.student.family), ", ", plan.student.layers,
            " layers, ", plan.student.parameters(), " parameters, stages ",
            pipeline::to_string(plan.student_layers));
@@ -234,6 +241,12 @@ void Trainer::add_terms(StepMetrics& metrics) {
     const double value = term.count > 0 ? term.sum / term.count : 0;
     (term.weight > 0 ? metrics.parts : metrics.more).push_back({term.name, value});
     metrics.loss += term.weight * value;
+  }
+  if (const auto usage = engine_.expert_usage()) {
+    metrics.more.push_back({"moc_entropy", usage->entropy});
+    metrics.more.push_back({"moc_largest_share", usage->largest_share});
+    metrics.more.push_back({"moc_unused", static_cast<double>(usage->unused)});
+    metrics.more.push_back({"moc_flips", static_cast<double>(usage->flips)});
   }
   if (!spans_) return;
   const data::spans::SpanCounts counts = spans_->take_counts();
@@ -340,6 +353,7 @@ void Trainer::begin_save() {
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
   if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
+  if (engine_.plan().moc.enabled) state.moc = methods::moc::to_json(engine_.plan().moc);
   const MethodState method = source_->state();
   state.method = method.values;
   checkpoints::RunInfo info{.step = steps_done_,

@@ -18,15 +18,6 @@ inline bool is_adapter_parameter(const std::string& name) {
   return name.compare(0, kAdapterPrefix.size(), kAdapterPrefix) == 0;
 }
 
-/// A parameter that a rank holds whole.
-inline model::PartDeclaration whole_part(std::string name, Shape shape, bool owned) {
-  model::PartDeclaration part;
-  part.name = std::move(name);
-  part.shape = shape;
-  part.local_rows = shape[0];
-  part.pieces = {{.rows = shape[0], .columns = shape.dims() == 2 ? shape[1] : 1}};
-  part.owned = owned;
-  return part;
-}
+using model::whole_part;
 
 }  // namespace fathom::methods::adapters
