@@ -71,7 +71,8 @@ class Cluster : public ::testing::Test {
   static std::string options(const std::string& run, int ranks, const std::string& more = "") {
     return "--run.dir=" + run + " --run.steps=" + std::to_string(kSteps) +
            " --run.save_every=5 --model.path=model --data.train=tokens.h5 --batch.micro_batch=2 "
-           "--batch.micro_batches=2 --log.tensorboard=false --dropout.residual=0.1 --grid.pp=" +
+           "--batch.micro_batches=2 --log.tensorboard=false --dropout.residual=0.1 "
+           "--run.threads=1 --grid.pp=" +
            std::to_string(ranks) +
            (ranks > 1 && more.empty() ? " --faults.kind=slow_link --faults.seconds=0.05" : "") +
            " " + more;
@@ -164,7 +165,7 @@ TEST_F(Cluster, ANodeThatDiesTakesNothingWithIt) {
   ASSERT_TRUE(within(45, [&] { return on_head("squeue -h -j " + job + " -o %T").has("PENDING"); }))
       << log_of(job);
   shell(kFixture + " revive " + slurm() + " n1", 20);
-  ASSERT_TRUE(log_has(job, "ended with code 0", 60)) << log_of(job);
+  ASSERT_TRUE(log_has(job, "ended with code 0", 120)) << log_of(job);
   EXPECT_NE(log_of(job).find("resumed from"), std::string::npos) << log_of(job);
   expect_undisturbed_losses("crashed");
 }
@@ -178,7 +179,7 @@ TEST_F(Cluster, TheSecondOfTwoJobsInOneFolderIsRefused) {
   ASSERT_TRUE(log_has(second, "ended with code 4", 20)) << log_of(second);
   EXPECT_NE(log_of(second).find("in use by another run: host=n"), std::string::npos)
       << log_of(second);
-  ASSERT_TRUE(log_has(first, "ended with code 0", 40)) << log_of(first);
+  ASSERT_TRUE(log_has(first, "ended with code 0", 120)) << log_of(first);
   expect_undisturbed_losses("shared");
 }
 
