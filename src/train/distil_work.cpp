@@ -101,14 +101,18 @@ Var DistilWork::run_blocks(Side side, const model::Stage& model, model::Pass pas
   return model.run_blocks(pass, in.defined() ? in : model.embed(pass));
 }
 
+// Entries of this rank's part of the vocabulary that count.
+std::int64_t DistilWork::counted_vocab() const {
+  const model::Shard& shard = student_.plan().shard;
+  return std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab));
+}
+
 void DistilWork::add_heads(const model::Pass& pass, KeyStates& states) const {
   if (!student_.plan().has_head) return;
-  const model::Shard& shard = student_.plan().shard;
   const auto head = [&](const model::Stage& stage, const model::Pass& p) {
     return methods::KeyHead{
         .matrix = &stage.head(),
-        .vocab =
-            std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab)),
+        .vocab = counted_vocab(),
         .tp = stage.tp(),
         .project = [&stage, p](const Var& state) { return stage.project(p, state); }};
   };
@@ -117,14 +121,8 @@ void DistilWork::add_heads(const model::Pass& pass, KeyStates& states) const {
 }
 
 void DistilWork::apply_state_losses(Tape* tape, int slot, const KeyStates& states) {
-  std::size_t first = 0;  // of the loss's sites in the list of all
-  const std::vector<std::size_t> here = states_.routes.sites_on(stage_);
-  for (methods::StateLoss* loss : states_.losses) {
-    const std::size_t count = loss->sites().size();
-    for (const std::size_t site : here)
-      if (site >= first && site < first + count) loss->apply(tape, slot, site - first, states);
-    first += count;
-  }
+  for (const StateLosses::Placed& placed : states_.losses)
+    for (const std::size_t site : placed.sites) placed.loss->apply(tape, slot, site, states);
 }
 
 pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundle& in) {
@@ -255,8 +253,7 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   options.loss = token_loss(settings_.loss, counts_, batch(slot).role);
   options.row_weights = row_weights(student_.device(), settings_.loss, batch(slot));
   options.first_vocab = shard.first_vocab;
-  options.vocab =
-      std::max<std::int64_t>(0, std::min(shard.vocab, settings_.vocab - shard.first_vocab));
+  options.vocab = counted_vocab();
   options.chunk_rows =
       settings_.loss.chunk_rows > 0
           ? settings_.loss.chunk_rows

@@ -25,7 +25,12 @@ int logit_buffers(const ModeConfig& mode, bool teacher);
 
 /// Losses on hidden states and where each of their sites is computed.
 struct StateLosses {
-  std::vector<methods::StateLoss*> losses;
+  /// A loss and those of its sites, by its own numbers, that this stage computes.
+  struct Placed {
+    methods::StateLoss* loss = nullptr;
+    std::vector<std::size_t> sites;
+  };
+  std::vector<Placed> losses;                     ///< all of the run, the same on every stage
   const methods::mode::LateVote* vote = nullptr;  ///< null: the last layer speaks alone
   StateRoutes routes;        ///< of the sites of all losses, one after the other, then the vote's
   StateRoutes without_tape;  ///< of the vote's alone: losses on states belong to training
@@ -110,6 +115,7 @@ class DistilWork : public pipeline::StageWork {
                             const Tensor& labels);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
                        const autograd::Var& student, methods::KeyStates& states);
+  std::int64_t counted_vocab() const;
   void add_heads(const model::Pass& pass, methods::KeyStates& states) const;
   void apply_state_losses(autograd::Tape* tape, int slot, const methods::KeyStates& states);
 

@@ -19,13 +19,14 @@ DistilWork::Settings work_settings(const TrainConfig& config, const EnginePlan& 
 }
 
 StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
-                         const methods::mode::LateVote* vote) {
+                         const methods::mode::LateVote* vote, int stage) {
   StateLosses placed;
   placed.vote = vote;
   std::vector<methods::Site> sites;
+  std::vector<std::size_t> ends;  // of each loss's sites in the list of all
   for (const auto& loss : losses) {
-    placed.losses.push_back(loss.get());
     for (methods::Site& site : loss->sites()) sites.push_back(std::move(site));
+    ends.push_back(sites.size());
   }
   if (vote != nullptr) {
     sites.push_back(vote->site());
@@ -33,21 +34,14 @@ StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
   }
   placed.routes = StateRoutes(plan.student_layers,
                               plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
-  return placed;
-}
-
-// Adds the parameters of the sites on this stage.
-void declare_losses(const StateLosses& placed, const comm::GridCoordinates& place,
-                    model::ParameterSet& parameters) {
   std::size_t first = 0;
-  for (methods::StateLoss* loss : placed.losses) {
-    std::vector<std::size_t> here;
-    const std::size_t end = first + loss->sites().size();
-    for (const std::size_t site : placed.routes.sites_on(place.pp))
-      if (site >= first && site < end) here.push_back(site - first);
-    loss->declare(here, place.tp == 0, parameters);
-    first = end;
+  for (std::size_t i = 0; i < losses.size(); first = ends[i++]) {
+    placed.losses.push_back({losses[i].get(), {}});
+    for (std::size_t site = first; site < ends[i]; ++site)
+      if (placed.routes.stage_of_site(site) == stage)
+        placed.losses.back().sites.push_back(site - first);
   }
+  return placed;
 }
 
 // A method's own parameters start from their own distribution, whatever the model's start from; an
@@ -100,12 +94,13 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       losses_(std::move(losses)) {
   make_extension();
   const auto place = grid.place();
-  const StateLosses placed = place_losses(plan_, losses_, vote_.get());
+  const StateLosses placed = place_losses(plan_, losses_, vote_.get(), place.pp);
   std::function<void(model::ParameterSet&)> declare_more;
   const bool votes_here = vote_ && grid.is_last_stage();
   if (!losses_.empty() || votes_here)
     declare_more = [&](model::ParameterSet& set) {
-      declare_losses(placed, place, set);
+      for (const StateLosses::Placed& one : placed.losses)
+        one.loss->declare(one.sites, place.tp == 0, set);
       if (votes_here) vote_->declare(place.tp == 0, set);
     };
   const auto trainable = [&](const std::string& name) {

@@ -1,6 +1,7 @@
 #include "train/state_losses.h"
 
 #include "methods/distill/fdd_loss.h"
+#include "methods/key_sites.h"
 #include "methods/mta/loss.h"
 
 namespace fathom::train {
@@ -49,18 +50,8 @@ Engine::Losses make_state_losses(Device& device, comm::ProcessGrid& grid, const 
 }
 
 std::vector<methods::Site> state_sites(const EnginePlan& plan) {
-  std::vector<methods::Site> sites;
-  const auto pair = [](const methods::KeyLayer& layers) {
-    return methods::Site{.states = {{methods::Side::student, layers.student},
-                                    {methods::Side::teacher, layers.teacher}}};
-  };
-  for (const methods::KeyLayer& layers : plan.mta_layers) sites.push_back(pair(layers));
-  if (!plan.fdd_layers.empty()) {
-    methods::Site all{.states = {}, .at_head = true};
-    for (const methods::KeyLayer& layers : plan.fdd_layers)
-      for (const methods::KeyState state : pair(layers).states) all.states.push_back(state);
-    sites.push_back(std::move(all));
-  }
+  std::vector<methods::Site> sites = methods::pair_sites(plan.mta_layers);
+  if (!plan.fdd_layers.empty()) sites.push_back(methods::head_site(plan.fdd_layers));
   if (plan.mode) sites.push_back(methods::mode::LateVote(*plan.mode, plan.student).site());
   return sites;
 }

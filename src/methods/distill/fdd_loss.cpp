@@ -1,17 +1,14 @@
 #include "methods/distill/fdd_loss.h"
 
+#include "methods/key_sites.h"
+
 namespace fathom::methods::distill {
 
 FddLoss::FddLoss(comm::Communicator& dp, FddSettings settings)
     : dp_(dp), settings_(std::move(settings)) {}
 
 std::vector<Site> FddLoss::sites() const {
-  Site site{.states = {}, .at_head = true};
-  for (const KeyLayer& pair : settings_.layers) {
-    site.states.push_back({Side::student, pair.student});
-    site.states.push_back({Side::teacher, pair.teacher});
-  }
-  return {site};
+  return {head_site(settings_.layers)};
 }
 
 void FddLoss::begin(const std::vector<data::MicroBatch>& batches) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/parameter_names.h"
+#include "methods/key_sites.h"
 
 namespace fathom::methods::mta {
 namespace {
@@ -32,10 +33,7 @@ MtaLoss::MtaLoss(Device& device, comm::Communicator& dp, Settings settings, Span
 }
 
 std::vector<Site> MtaLoss::sites() const {
-  std::vector<Site> sites;
-  for (const KeyLayer& pair : settings_.layers)
-    sites.push_back({.states = {{Side::student, pair.student}, {Side::teacher, pair.teacher}}});
-  return sites;
+  return pair_sites(settings_.layers);
 }
 
 void MtaLoss::declare(const std::vector<std::size_t>& sites, bool owned,
