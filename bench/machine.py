@@ -34,7 +34,15 @@ def load():
     return os.getloadavg()[0]
 
 
-def describe(repository):
+def commit(repository):
+    """What is measured: src and bench as committed, or with changes."""
+    head = _output("git", "-C", repository, "rev-parse", "--short", "HEAD")
+    sources = ("src", "bench/src", "bench/peers", "bench/configs")
+    changed = _output("git", "-C", repository, "status", "--porcelain", "--", *sources)
+    return f"{head}, with changes" if changed else head
+
+
+def describe():
     cpu = _lscpu()
     vectors = [flag for flag in ("avx2", "avx512f", "avx512_bf16", "avx512_vnni")
                if flag in cpu.get("Flags", "").split()]
@@ -59,5 +67,4 @@ def describe(repository):
         "transparent huge pages": _first_line("/sys/kernel/mm/transparent_hugepage/enabled"),
         "packages": ", ".join(f"{name} {version}" for name, version in packages.items()),
         "MPI": mpi[0] if mpi else "none",
-        "commit": _output("git", "-C", repository, "describe", "--always", "--dirty"),
     }

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """What MTA and its parts add to their base, on SmolLM2 and a third of its layers: held-out loss and ROUGE-L over
-seeds, once with equal steps and once with equal time. Runs one after the other and may be stopped at any point: what
-is done is not done again. Writes a page with the table.
+seeds, once with equal steps and once with equal time. Runs are made seed by seed, several beside each other with one
+thread each, and what is done is not done again: the study may be stopped at any point, and the page is written from
+what there is.
 
     launch/quickstart                        # makes the data, once
     bench/mta_study.py --steps 60 --seeds 1,2,3
+
+Time is processor time of the training process, which other work on the machine hardly changes: a step's is the
+difference between a run and one of three steps, over the steps between them.
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -24,89 +30,128 @@ VARIANTS = {
     "both, words only": ["--mta.granularity=words", "--mta.words=0"],
     "both, phrases only": ["--mta.granularity=phrases", "--mta.words=0"],
 }
+BASE = "base alone"
+FIRST_STEPS = 3  # of the runs that tell the cost of starting, evaluating and saving
 
 
-def lines_of(run, kind):
-    with open(run / "metrics.jsonl", encoding="utf-8") as file:
-        return [line for line in map(json.loads, file) if line["kind"] == kind]
-
-
-def step_seconds(run):
-    """Median time of a step, the first few left out."""
-    return statistics.median(line["seconds"] for line in lines_of(run, "step")[3:])
+def run_alone(command, log):
+    """Runs with one thread; the seconds of processor time that it took."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    with open(log, "w", encoding="utf-8") as file:
+        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=file,
+                                   stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(process.args)}: failed, see {log}")
+    return usage.ru_utime + usage.ru_stime
 
 
 class Study:
     def __init__(self, options):
         self.options = options
         self.folder = pathlib.Path(options.runs)
+        self.pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
 
-    def train(self, variant, seed, steps, budget):
-        run = self.folder / budget / variant.replace(" ", "-").replace(",", "") / f"seed{seed}"
-        if not (run / "done.json").exists():
-            run.mkdir(parents=True, exist_ok=True)
-            subprocess.run(
-                [ROOT / "launch/fathom-mpirun", "-n", "2", ROOT / "build/bin/fathom", "train",
-                 ROOT / "configs/mta-smollm2.ini", f"--run.dir={run}", f"--run.seed={seed}",
-                 f"--run.steps={steps}", "--run.keep=1", "--run.save_every=0", "--log.tensorboard=false",
-                 *VARIANTS[variant]], cwd=ROOT, check=True)
-            answers = self.score(run)
-            result = {"steps": steps, "loss": lines_of(run, "eval")[-1]["loss"],
-                      "rouge_l": answers["answers"]["rouge_l"]["mean"], "step_seconds": step_seconds(run)}
-            (run / "done.json").write_text(json.dumps(result))
-        return json.loads((run / "done.json").read_text())
+    def folder_of(self, variant, seed, steps):
+        name = variant.replace(" ", "-").replace(",", "")
+        return self.folder / name / f"seed{seed}-steps{steps}"
 
-    def score(self, run):
-        out = run / "answers.json"
-        subprocess.run(
-            [ROOT / "build/bin/fathom", "evaluate", f"--checkpoint={run}",
-             "--prompts=data_tools/samples/dolly.jsonl", f"--questions={self.options.questions}",
-             "--seeds=10,20,30", "--max-new=64", "--batch=32", f"--output={out}"],
-            cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        return json.loads(out.read_text())
+    def result(self, variant, seed, steps):
+        """What a finished run has found, or None."""
+        file = self.folder_of(variant, seed, steps) / "done.json"
+        return json.loads(file.read_text()) if file.exists() else None
 
-    def table(self, budget, steps_of):
-        rows = [f"| {budget} | steps | s/step | held-out loss | ROUGE-L |", "|---|---|---|---|---|"]
+    def run(self, variant, seed, steps, score=True):
+        if self.result(variant, seed, steps):
+            return
+        run = self.folder_of(variant, seed, steps)
+        run.mkdir(parents=True, exist_ok=True)
+        options = self.options
+        result = {"seconds": run_alone(
+            [ROOT / "build/bin/fathom", "train", ROOT / "configs/mta-smollm2.ini", f"--run.dir={run}",
+             f"--run.seed={seed}", f"--run.steps={steps}", "--run.keep=1", "--run.save_every=0", "--grid.pp=1",
+             f"--run.eval_every={steps}", f"--run.eval_batches={options.eval_batches}",
+             f"--batch.micro_batches={options.micro_batches}", "--log.tensorboard=false",
+             f"--schedule.warmup_steps={min(10, steps // 2)}", *VARIANTS[variant]], run / "train.log")}
+        with open(run / "metrics.jsonl", encoding="utf-8") as file:
+            result["loss"] = [line["loss"] for line in map(json.loads, file) if line["kind"] == "eval"][-1]
+        if score:
+            answers = run / "answers.json"
+            run_alone([ROOT / "build/bin/fathom", "evaluate", f"--checkpoint={run}",
+                       "--prompts=data_tools/samples/dolly.jsonl", f"--questions={options.questions}",
+                       "--seeds=10,20,30", "--max-new=64", "--batch=24", f"--output={answers}"],
+                      run / "evaluate.log")
+            result["rouge_l"] = json.loads(answers.read_text())["answers"]["rouge_l"]["mean"]
+        for shards in run.glob("step_*"):  # hundreds of MiB that nothing reads again
+            subprocess.run(["rm", "-r", shards], check=True)
+        (run / "done.json").write_text(json.dumps(result))
+
+    def step_seconds(self, variant):
+        """Of a step, over the seeds that are done."""
+        steps = self.options.steps
+        first = self.result(BASE, self.options.seeds[0], FIRST_STEPS)["seconds"]
+        done = [r for seed in self.options.seeds if (r := self.result(variant, seed, steps))]
+        return statistics.median((r["seconds"] - first) / (steps - FIRST_STEPS) for r in done)
+
+    def steps_in_time(self, variant):
+        """Of the variant, in the time of the base's steps."""
+        if variant == BASE:
+            return self.options.steps
+        return round(self.options.steps * self.step_seconds(BASE) / self.step_seconds(variant))
+
+    def table(self, title, steps_of):
+        rows = [f"| {title} | seeds | steps | s/step | held-out loss | ROUGE-L |", "|---|---|---|---|---|---|"]
         for variant in VARIANTS:
-            results = [self.train(variant, seed, steps_of(variant), budget.replace(" ", "-"))
-                       for seed in self.options.seeds]
-            spread = {key: f"{statistics.mean(r[key] for r in results):.3f} ± "
-                           f"{statistics.stdev(r[key] for r in results) if len(results) > 1 else 0:.3f}"
-                      for key in ("loss", "rouge_l")}
-            seconds = statistics.median(r["step_seconds"] for r in results)
-            rows.append(f"| {variant} | {results[0]['steps']} | {seconds:.2f} | {spread['loss']} | "
-                        f"{spread['rouge_l']} |")
+            steps = steps_of(variant)
+            results = [r for seed in self.options.seeds if (r := self.result(variant, seed, steps))]
+            if not results:
+                continue
+            spread = [f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" if len(values) > 1
+                      else f"{values[0]:.3f}"
+                      for values in ([r[key] for r in results] for key in ("loss", "rouge_l"))]
+            rows.append(f"| {variant} | {len(results)} | {steps} | {self.step_seconds(variant):.2f} | "
+                        f"{' | '.join(spread)} |")
         return rows
 
-    def run(self):
+    def write_page(self):
         options = self.options
         equal_steps = self.table("equal steps", lambda variant: options.steps)
-        base = self.train("base alone", options.seeds[0], options.steps, "equal-steps")
-        seconds = base["step_seconds"] * options.steps
-
-        def steps_in_time(variant):
-            runs = [self.train(variant, seed, options.steps, "equal-steps") for seed in options.seeds]
-            return max(20, round(seconds / statistics.median(r["step_seconds"] for r in runs)))
-
-        equal_time = self.table("equal time", steps_in_time)
-        page = pathlib.Path(options.page)
-        page.write_text("\n".join([
+        equal_time = self.table("equal time", self.steps_in_time)
+        pathlib.Path(options.page).write_text("\n".join([
             "# MTA on SmolLM2 and its parts", "",
-            f"`bench/mta_study.py --steps {options.steps} --seeds {','.join(map(str, options.seeds))} "
-            f"--questions {options.questions}`: configs/mta-smollm2.ini, two ranks of one core; mean ± sd over "
+            f"Made by `bench/mta_study.py --steps {options.steps} --seeds {','.join(map(str, options.seeds))} "
+            f"--micro-batches {options.micro_batches} --questions {options.questions}`: configs/mta-smollm2.ini with "
+            f"{4 * options.micro_batches} samples a step, one rank of one thread; mean ± standard deviation over "
             f"seeds; ROUGE-L over three samplings of {options.questions} held-out questions. Equal time is what "
-            f"{options.steps} steps of the base alone take.", "", *equal_steps, "", *equal_time, ""]))
-        print(page.read_text())
+            f"{options.steps} steps of the base alone take, in processor seconds.", "",
+            *equal_steps, "", *equal_time, ""]))
+
+    def all(self, jobs):
+        for done in [self.pool.submit(self.run, *job) for job in jobs]:
+            done.result()
+
+    def everything(self):
+        options = self.options
+        self.all([(BASE, options.seeds[0], FIRST_STEPS, False)])
+        for seed in options.seeds:
+            self.all([(variant, seed, options.steps) for variant in VARIANTS])
+            self.write_page()
+        for seed in options.seeds:
+            self.all([(variant, seed, self.steps_in_time(variant)) for variant in VARIANTS])
+            self.write_page()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=lambda text: [int(s) for s in text.split(",")], default=[1, 2, 3])
+    parser.add_argument("--micro-batches", type=int, default=4, help="of four samples, a step")
+    parser.add_argument("--eval-batches", type=int, default=12)
     parser.add_argument("--questions", type=int, default=48, help="at most 48 are held out")
+    parser.add_argument("--jobs", type=int, default=2, help="runs beside each other")
     parser.add_argument("--runs", default=str(ROOT / "runs/mta-study"))
     parser.add_argument("--page", default=str(ROOT / "docs/mta-study.md"))
-    Study(parser.parse_args()).run()
+    Study(parser.parse_args()).everything()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ def parse():
     parser.add_argument("--threads", type=int, default=machine.cores())
     parser.add_argument("--rounds", type=int, help="instead of each row's own number")
     parser.add_argument("--only", nargs="+", default=[], help="names of rows")
+    parser.add_argument("--add-to", type=pathlib.Path, metavar="FILE",
+                        help="earlier results of this machine: their other rows are kept")
     parser.add_argument("--list", action="store_true", help="print the names of the rows and stop")
     parser.add_argument("--page", type=pathlib.Path, default=REPOSITORY / "docs" / "benchmarks.md")
     parser.add_argument("--results", type=pathlib.Path, default=REPOSITORY / "bench" / "results")
@@ -42,7 +44,8 @@ def run_row(row, options):
     groups = [contenders.alternate(group, rounds, row.warmups) for group in row.groups]
     commands = [contender.shown() for group in row.groups for contender in group]
     return {"name": row.name, "title": row.title, "note": row.note, "rounds": rounds, "load": load,
-            "groups": groups, "commands": [shorten(command, options) for command in commands]}
+            "commit": machine.commit(REPOSITORY), "groups": groups,
+            "commands": [shorten(command, options) for command in commands]}
 
 
 def shorten(command, options):
@@ -51,6 +54,21 @@ def shorten(command, options):
                        (sys.executable, ".venv-bench/bin/python"), (REPOSITORY, ".")):
         command = command.replace(str(path), name)
     return command.replace("./bench", "bench")
+
+
+def start(options):
+    """The results to fill and the file that they go to."""
+    here = machine.describe()
+    if not options.add_to:
+        name = datetime.datetime.now().strftime("%Y-%m-%d-%H%M") + ".json"
+        return {"date": datetime.date.today().isoformat(), "threads": options.threads,
+                "machine": here, "rows": []}, options.results / name
+    results = json.loads(options.add_to.read_text())
+    for key in ("cpu", "cores", "packages"):
+        if results["machine"][key] != here[key]:
+            raise SystemExit(f"{options.add_to}: its {key} is {results['machine'][key]}, "
+                             f"not {here[key]}: rows of one table are measured alike")
+    return results, options.add_to
 
 
 def main():
@@ -62,13 +80,14 @@ def main():
         print("\n".join(row.name for row in rows.all_rows(setup)))
         return 0 if options.list else 2
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    results = {"date": datetime.date.today().isoformat(), "threads": options.threads,
-               "machine": machine.describe(REPOSITORY), "rows": []}
-    name = datetime.datetime.now().strftime("%Y-%m-%d-%H%M") + ".json"
+    results, file = start(options)
+    order = [row.name for row in rows.all_rows(setup)]
     for row in chosen:
-        results["rows"].append(run_row(row, options))
-        options.results.mkdir(parents=True, exist_ok=True)
-        (options.results / name).write_text(json.dumps(results, indent=1) + "\n")
+        others = [done for done in results["rows"] if done["name"] != row.name]
+        results["rows"] = sorted([*others, run_row(row, options)],
+                                 key=lambda done: order.index(done["name"]))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(results, indent=1) + "\n")
         options.page.write_text(table.page(results))
     return 0
 

@@ -85,7 +85,8 @@ bf16 may pass 1), or of the memory bandwidth for decoding.
 
 
 def page(results):
-    facts = results["machine"] | {"threads": results["threads"], "date": results["date"]}
+    commits = dict.fromkeys(row["commit"] for row in results["rows"])
+    facts = results["machine"] | {"commit": ", ".join(commits), "threads": results["threads"], "date": results["date"]}
     lines = [INTRODUCTION + "\n".join(f"| {key} | {value} |" for key, value in facts.items())]
     lines += ["", "## Results", ""]
     for row in results["rows"]:
