@@ -28,6 +28,7 @@ constexpr std::array kEntries = {
     Entry{"convert", fathom::launch::convert_command},
     Entry{"checkpoint", fathom::launch::checkpoint_command},
     Entry{"hang-report", fathom::launch::hang_report_command},
+    Entry{"diagnose", fathom::launch::diagnose_command},
 };
 
 int dispatch(int argc, char** argv) {

@@ -19,5 +19,6 @@ int convert_command(const Arguments& arguments);
 int checkpoint_command(const Arguments& arguments);
 int spans_command(const Arguments& arguments);
 int hang_report_command(const Arguments& arguments);
+int diagnose_command(const Arguments& arguments);
 
 }  // namespace fathom::launch

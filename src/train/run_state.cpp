@@ -120,10 +120,16 @@ checkpoints::Snapshot snapshot(Engine& engine, bool moments) {
   return result;
 }
 
-void restore(Engine& engine, checkpoints::CheckpointReader& reader, bool moments) {
-  for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
+void restore(model::ParameterSet& parameters, checkpoints::CheckpointReader& reader) {
+  for (const model::Parameter& parameter : parameters.parameters())
     read(reader, parameter, parameter.name, parameter.value);
-    if (!moments || !parameter.trainable()) continue;
+}
+
+void restore(Engine& engine, checkpoints::CheckpointReader& reader, bool moments) {
+  restore(engine.student().parameters(), reader);
+  if (!moments) return;
+  for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
+    if (!parameter.trainable()) continue;
     read(reader, parameter, parameter.name + kFirst, engine.optimizer().first_moment(parameter));
     read(reader, parameter, parameter.name + kSecond, engine.optimizer().second_moment(parameter));
   }

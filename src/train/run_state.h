@@ -35,8 +35,10 @@ RunState parse_run_state(const std::string& json, const std::string& origin);
 /// "<name>#exp_avg" and "<name>#exp_avg_sq". Data-parallel replicas share the work.
 checkpoints::Snapshot snapshot(Engine& engine, bool moments);
 
-/// Sets the student's parameters and, with `moments`, the optimizer's from a checkpoint of any
-/// grid. Throws Error(io) naming what is missing or of another shape.
+/// Sets all parameters from a checkpoint of any grid. Throws Error(io) naming what is missing or of
+/// another shape.
+void restore(model::ParameterSet& parameters, checkpoints::CheckpointReader& reader);
+/// Sets the student's parameters and, with `moments`, the optimizer's.
 void restore(Engine& engine, checkpoints::CheckpointReader& reader, bool moments);
 
 }  // namespace fathom::train

@@ -41,8 +41,7 @@ class Adapters : public model::StageExtension {
   std::unique_ptr<model::ResidualControl> control(std::int64_t layer, model::BlockSite site,
                                                   model::ParameterSet& parameters) override {
     if (spec_.kind != Kind::parallel_control || !covers_layer(spec_, layer)) return nullptr;
-    return make_parallel_control(spec_, block_name(layer), site, model_.hidden, first_rank_,
-                                 parameters);
+    return make_parallel_control(spec_, model_, layer, site, first_rank_, parameters);
   }
 
   std::unique_ptr<model::StateEdit> edit(std::int64_t layer,

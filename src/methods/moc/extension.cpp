@@ -129,6 +129,11 @@ std::unique_ptr<model::ResidualControl> MixtureOfControl::control(std::int64_t l
   return std::make_unique<Control>(*this, layer, site);
 }
 
+const Experts& MixtureOfControl::experts(BlockSite site) const {
+  FATHOM_CHECK(has(site), "a mixture of control without controls at ", name_of(site), " sites");
+  return banks_[index(site)]->experts();
+}
+
 void MixtureOfControl::weights_changed() {
   for (auto& bank : banks_) {
     if (!bank) continue;

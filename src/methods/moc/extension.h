@@ -49,6 +49,11 @@ class MixtureOfControl : public model::StageExtension {
   double balance_sum() const { return balance_sum_; }
   std::int64_t micro_batches() const { return micro_batches_; }
 
+  /// The controls of all layers at a kind of site, and the gate that it routes by; valid once
+  /// weights_changed() has run.
+  const Experts& experts(model::BlockSite site) const;
+  const autograd::Var& gate(model::BlockSite site) const { return gates_[gate_of(site)]; }
+
   /// What this stage's training passes chose since begin_step().
   const Usage& usage() const { return usage_; }
 

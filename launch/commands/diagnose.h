@@ -1,0 +1,11 @@
+#pragma once
+
+#include "launch/options/command_line.h"
+
+namespace fathom::launch {
+
+// One function a diagnosis: takes the words behind its name and returns the exit code, as
+// diagnose::Report::exit_code() has it.
+int diagnose_moc(const options::Arguments& arguments);
+
+}  // namespace fathom::launch
