@@ -10,11 +10,48 @@ namespace fathom::data_tools {
 namespace {
 
 constexpr std::string_view kTask = "Below is an instruction that describes a task";
-constexpr std::string_view kComplete =
-    "Write a response that appropriately completes the request.\n\n### Instruction:\n";
+constexpr std::string_view kWithInput = ", paired with an input that provides further context. ";
+constexpr std::string_view kComplete = "Write a response that appropriately completes the request.";
+
+/// The blanks of an Alpaca form: as intended, or as the indentation of a Python literal left them.
+struct AlpacaForm {
+  std::string_view name;
+  std::string_view after_request, after_request_with_input;
+  std::string_view indent;  ///< in front of each line but the first
+  std::string_view gap;     ///< the line in front of "### Input:" and "### Response:"
+};
+constexpr std::string_view kIndent = "                ";
+constexpr AlpacaForm kAlpacaForms[] = {{"alpaca", "", "", "", ""},
+                                       {"alpaca_train", "  ", " ", kIndent, kIndent},
+                                       {"alpaca_eval", " ", "", kIndent, ""}};
+
+const AlpacaForm* find_alpaca_form(const std::string& name) {
+  for (const AlpacaForm& form : kAlpacaForms)
+    if (form.name == name) return &form;
+  return nullptr;
+}
 
 bool is_single_turn(const std::string& name) {
-  return name == "plain" || name == "alpaca" || name == "dolly";
+  return name == "plain" || name == "dolly" || find_alpaca_form(name) != nullptr;
+}
+
+std::string alpaca_prompt(const AlpacaForm& form, const InstructionExample& example) {
+  const bool has_input = !example.input.empty();
+  const auto section = [&](std::string_view title, std::string_view text) {
+    return str(form.indent, title, "\n", form.indent, text);
+  };
+  const std::string next = str("\n", form.gap, "\n");
+  std::string prompt = str(kTask, has_input ? kWithInput : ". ", kComplete,
+                           has_input ? form.after_request_with_input : form.after_request, "\n\n",
+                           section("### Instruction:", example.instruction), next);
+  if (has_input) prompt += section("### Input:", example.input) + next;
+  return prompt + section("### Response:", "");
+}
+
+std::string dolly_prompt(const InstructionExample& example) {
+  const std::string input = example.input.empty() ? "" : "\n\nInput:\n" + example.input;
+  return str(kTask, ". ", kComplete, "\n\n### Instruction:\n", example.instruction, input,
+             "\n\n### Response:\n");
 }
 
 const ChatFormat* find_chat_format(const std::string& name) {
@@ -45,7 +82,8 @@ const std::string& reply_of(const Example& example) {
 }  // namespace
 
 std::string template_names() {
-  std::string names = "plain, alpaca, dolly";
+  std::string names = "plain, dolly";
+  for (const AlpacaForm& form : kAlpacaForms) names += str(", ", form.name);
   for (const ChatFormat& format : chat_formats()) names += str(", ", format.name);
   return names + ", auto";
 }
@@ -105,17 +143,11 @@ std::string PromptTemplate::fingerprint() const {
 }
 
 ChatText PromptTemplate::render_single(const InstructionExample& example) const {
-  const bool has_input = !example.input.empty();
-  if (name_ == "plain") {
-    return {example.instruction + "\n" + (has_input ? example.input + "\n" : std::string()),
-            example.response};
-  }
-  const bool alpaca = name_ == "alpaca";
-  std::string prompt = str(
-      kTask, alpaca && has_input ? ", paired with an input that provides further context. " : ". ",
-      kComplete, example.instruction);
-  if (has_input) prompt += str(alpaca ? "\n\n### Input:\n" : "\n\nInput:\n", example.input);
-  return {prompt + "\n\n### Response:\n", example.response};
+  if (name_ == "dolly") return {dolly_prompt(example), example.response};
+  if (const AlpacaForm* form = find_alpaca_form(name_))
+    return {alpaca_prompt(*form, example), example.response};
+  return {example.instruction + "\n" + (example.input.empty() ? "" : example.input + "\n"),
+          example.response};
 }
 
 ChatText PromptTemplate::render_messages(std::vector<Message> messages) const {

@@ -23,21 +23,26 @@ struct EncodedExample {
 /// How examples become the text that a model reads, bound to one tokenizer.
 ///
 ///   plain    prompt and response as they stand; instruction, input and a line break before the
-///   response alpaca   the Alpaca form, with or without "### Input:" dolly    the form of
-///   databricks-dolly, with or without "Input:" chatml, llama2, llama3, mistral, zephyr
-///   conversations as the families' chat templates write them auto     the family whose
-///   chat_template the tokenizer carries
+///   response
+///   alpaca   the Alpaca form, with or without "### Input:"
+///   alpaca_train, alpaca_eval   the same as LLM-Adapters (Hu et al., 2023) wrote it to train on
+///   commonsense_170k and math_10k, and to evaluate: each line but the first behind 16 blanks, and
+///   trailing blanks that differ between the two. For comparisons with published numbers.
+///   dolly    the form of databricks-dolly, with or without "Input:"
+///   chatml, llama2, llama3, mistral, zephyr   conversations as the families' chat templates write
+///   them
+///   auto     the family whose chat_template the tokenizer carries
 ///
 /// Instructions with an input become one user message, a blank line between the two. Conversations
-/// in plain, alpaca and dolly must be one exchange without a system message. A TextExample is never
-/// templated.
+/// in all but the chat templates must be one exchange without a system message. A TextExample is
+/// never templated.
 ///
 /// Ids: prompt and response are encoded as one text and the prompt alone; where the ids of the
 /// prompt are not the first ids of the whole (a merge across the boundary), the response is encoded
 /// alone and appended, so that training sees the prompt as generation will. Chat templates write
 /// their own special tokens, which are recognised anywhere in the text, as transformers does;
-/// plain, alpaca and dolly put the tokenizer's prefix ids in front, its end-of-text id at the end,
-/// and read special tokens in the text as ordinary characters.
+/// the others put the tokenizer's prefix ids in front, its end-of-text id at the end, and read
+/// special tokens in the text as ordinary characters.
 class PromptTemplate {
  public:
   /// `system` replaces the default system message of a conversation that has none ("" for none).
@@ -77,7 +82,7 @@ class PromptTemplate {
 
   const data::Tokenizer& tokenizer_;
   std::string name_;
-  const ChatFormat* chat_ = nullptr;  ///< nullptr for plain, alpaca and dolly
+  const ChatFormat* chat_ = nullptr;  ///< nullptr for those that hold one exchange
   std::string system_;
   std::string bos_;
   std::string eos_;

@@ -23,12 +23,23 @@ std::string id_of(const json& object) {
 
 std::vector<std::string> references_of(const json& object) {
   std::vector<std::string> references;
-  const char* name = find_field(object, {"output", "response", "answer", "completion"});
-  if (name == nullptr) return references;
-  const json& value = object[name];
-  if (!value.is_array()) return {with_line_breaks(text_of(value, name))};
-  for (const json& item : value) references.push_back(with_line_breaks(text_of(item, name)));
+  for (const char* name : {"output", "response", "answer", "completion"}) {
+    if (find_field(object, {name}) == nullptr) continue;
+    const json& value = object[name];
+    references.clear();
+    if (value.is_array()) {
+      for (const json& item : value) references.push_back(with_line_breaks(text_of(item, name)));
+      return references;
+    }
+    references.push_back(with_line_breaks(text_of(value, name)));
+    if (!is_blank(references.front())) return references;
+  }
   return references;
+}
+
+std::string text_or_empty(const json& object, const char* field) {
+  const auto found = object.find(field);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 Question make_question(std::string id, std::string instruction, std::string input,
@@ -39,7 +50,10 @@ Question make_question(std::string id, std::string instruction, std::string inpu
           .text = input.empty() ? instruction : instruction + "\n\n" + input,
           .example = InstructionExample{instruction, input, ""},
           .prompt = std::nullopt,
-          .references = references_of(answered)};
+          .references = references_of(answered),
+          .later = {},
+          .task = {},
+          .label = {}};
 }
 
 std::vector<Question> instances_of(const json& object, const char* field,
@@ -73,19 +87,37 @@ Question conversation(const json& object) {
           .text = chat.messages[chat.messages.size() - 2].content,
           .example = std::move(chat),
           .prompt = std::nullopt,
-          .references = {reference}};
+          .references = {reference},
+          .later = {},
+          .task = {},
+          .label = {}};
 }
 
-std::string only_turn(const json& object) {
-  const json& turns = object["turns"];
-  require(turns.is_array() && turns.size() == 1, ErrorKind::data,
-          "field 'turns' is not a list of one text; conversations belong into 'messages'");
-  return text_of(turns[0], "turns");
+std::vector<std::string> texts_of(const json& object, const char* field) {
+  const json& list = object[field];
+  require(list.is_array() && !list.empty(), ErrorKind::data, "field '", field,
+          "' is not a list of texts");
+  std::vector<std::string> texts;
+  for (const json& item : list) texts.push_back(with_line_breaks(text_of(item, field)));
+  return texts;
+}
+
+Question turns_of(const std::string& id, const json& object) {
+  const auto turns = texts_of(object, "turns");
+  Question question = make_question(id, turns[0], "", object);
+  for (std::size_t i = 1; i < turns.size(); ++i) question.later.push_back({turns[i], {}});
+  if (find_field(object, {"reference"}) == nullptr) return question;
+  const auto references = texts_of(object, "reference");
+  require(references.size() == turns.size(), ErrorKind::data, "field 'reference' has ",
+          references.size(), " texts for ", turns.size(), " turns");
+  question.references = {references[0]};
+  for (std::size_t i = 1; i < turns.size(); ++i) question.later[i - 1].references = {references[i]};
+  return question;
 }
 
 Question single_question(const json& object) {
   const std::string id = id_of(object);
-  if (object.contains("turns")) return make_question(id, only_turn(object), "", object);
+  if (object.contains("turns")) return turns_of(id, object);
   if (object.contains("instruction"))
     return make_question(id, required_text(object, "instruction"),
                          optional_text(object, {"input", "context"}), object);
@@ -140,6 +172,8 @@ std::vector<Question> parse_questions(std::string_view json_object) {
   Question question = single_question(object);
   if (object.contains("prompt"))
     question.prompt = with_line_breaks(required_text(object, "prompt"));
+  question.task = text_or_empty(object, "task");
+  question.label = text_or_empty(object, "answer");
   return {std::move(question)};
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,27 +8,14 @@
 /// What `fathom evaluate` writes about answers, and reads of another model's.
 namespace fathom::launch {
 
-struct Answer {
-  std::string text;
-  std::int64_t tokens = 0;                       ///< the end token included
-  bool ended = false;                            ///< by the model, not by --max-new
-  std::optional<double> rouge_l = std::nullopt;  ///< percent
-};
-
-/// The answers to all questions that one seed gave.
-struct SeedAnswers {
-  int seed = 0;
-  std::vector<Answer> answers = {};
-};
-
 /// Throws Error(io) if a file that the options name could not be written because its folder is not
 /// there, so that this is known before the work.
 void check_folders(const options::AnswerOptions& options);
 
-/// The first answer to each question in a file that --answers wrote. Throws Error(io), and
-/// Error(data) naming a question without an answer there, or one that was another question.
-std::vector<RivalAnswer> read_rivals(const std::string& file,
-                                     const std::vector<data_tools::Question>& questions);
+/// The first answer to each turn of each question in a file that --answers wrote. Throws Error(io),
+/// and Error(data) naming a question without an answer there, or one that was another question.
+std::vector<std::vector<RivalAnswer>> read_rivals(
+    const std::string& file, const std::vector<data_tools::Question>& questions);
 
 /// Writes --answers and --judge where they are wanted; `all` has at least one seed.
 void write_answer_files(const AnswerPlan& plan, const std::vector<SeedAnswers>& all);

@@ -8,22 +8,31 @@
 #include "eval/answers.h"
 #include "generate/replicas.h"
 #include "launch/commands/answer_files.h"
+#include "launch/commands/answer_summary.h"
 
 namespace fathom::launch {
 namespace {
 
 using nlohmann::json;
 
-std::vector<data_tools::Question> read_chosen(const options::AnswerOptions& options) {
+std::vector<data_tools::Question> read_chosen(const options::AnswerOptions& options,
+                                              std::optional<TaskPlan>& task) {
   auto questions = data_tools::read_questions(options.prompts);
   const auto most = static_cast<std::size_t>(options.questions);
+  if (!options.tasks.empty()) {
+    task.emplace(TaskPlan{.names = options.tasks});
+    return choose_questions(std::move(questions), options.prompts, most, *task);
+  }
   if (most > 0 && questions.size() > most) questions.resize(most);
   if (!options.rouge) return questions;
-  for (const auto& question : questions)
+  for (const auto& question : questions) {
     require(!question.references.empty(), ErrorKind::data, options.prompts, ": question '",
             question.id,
             "' has no reference (field output, response, answer or completion); --rouge=false "
             "goes on without scores");
+    require(question.later.empty(), ErrorKind::data, options.prompts, ": question '", question.id,
+            "' has several turns, which ROUGE-L does not score; --rouge=false goes on without");
+  }
   return questions;
 }
 
@@ -46,72 +55,46 @@ Answer answer_of(const generate::Continuation& continuation, const data::Tokeniz
           .ended = ended};
 }
 
-// What one seed gave.
-SeedAnswers collect(const AnswerPlan& plan, int seed,
-                    const std::vector<generate::Continuation>& continuations) {
+// Answers to all questions, turn by turn: a later one has the answers before it in its prompt.
+// Collective.
+SeedAnswers ask(train::Engine& engine, const AnswerPlan& plan, int seed) {
+  generate::Generator generator(engine.student(), engine.grid(),
+                                {.sampling = plan.options.sampling.with_seed(seed),
+                                 .max_new = plan.options.sampling.max_new,
+                                 .stop_ids = plan.stop_ids,
+                                 .batch = plan.batch,
+                                 .vote = engine.vote()});
+  const auto& questions = plan.prompts.questions;
   SeedAnswers result{.seed = seed};
-  std::vector<std::vector<std::string>> references;
-  for (const auto& question : plan.prompts.questions) references.push_back(question.references);
+  result.answers.resize(questions.size());
+  for (std::size_t turn = 0;; ++turn) {
+    std::vector<std::size_t> asked;
+    std::vector<generate::Prompt> prompts;
+    for (std::size_t i = 0; i < questions.size(); ++i) {
+      if (turn > questions[i].later.size()) continue;
+      asked.push_back(i);
+      prompts.push_back({prompt_ids(plan, i, result.answers[i]), turn * questions.size() + i});
+    }
+    if (prompts.empty()) return result;
+    const auto said = generate::generate_over_replicas(generator, engine.grid(), prompts);
+    for (std::size_t p = 0; p < asked.size(); ++p)
+      result.answers[asked[p]].push_back(answer_of(said[p], *plan.tokenizer));
+  }
+}
+
+void score(const AnswerPlan& plan, SeedAnswers& seed) {
+  const auto& questions = plan.prompts.questions;
   std::vector<std::string> texts;
-  for (const generate::Continuation& continuation : continuations) {
-    result.answers.push_back(answer_of(continuation, *plan.tokenizer));
-    texts.push_back(result.answers.back().text);
+  std::vector<std::vector<std::string>> references;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    Answer& answer = seed.answers[i].front();
+    texts.push_back(answer.text);
+    references.push_back(questions[i].references);
+    if (plan.task) answer.grades = grade(questions[i], answer.text);
   }
-  if (!plan.options.rouge) return result;
+  if (!plan.options.rouge) return;
   const std::vector<double> scores = eval::score_answers(texts, references);
-  for (std::size_t i = 0; i < scores.size(); ++i) result.answers[i].rouge_l = scores[i];
-  return result;
-}
-
-json summary_of(const SeedAnswers& seed) {
-  double tokens = 0, rouge = 0;
-  std::int64_t empty = 0, unfinished = 0;
-  for (const Answer& answer : seed.answers) {
-    tokens += static_cast<double>(answer.tokens);
-    rouge += answer.rouge_l.value_or(0);
-    empty += answer.text.empty();
-    unfinished += !answer.ended;
-  }
-  const auto count = static_cast<double>(seed.answers.size());
-  json summary = {{"seed", seed.seed},
-                  {"tokens", tokens / count},
-                  {"empty", empty},
-                  {"unfinished", unfinished}};
-  if (seed.answers.front().rouge_l) summary["rouge_l"] = rouge / count;
-  return summary;
-}
-
-void log_seed(const json& summary, double seconds) {
-  const std::string score =
-      summary.contains("rouge_l") ? str("ROUGE-L ", summary["rouge_l"].get<double>(), ", ") : "";
-  log_info("seed ", summary["seed"].get<int>(), ": ", score, summary["tokens"].get<double>(),
-           " tokens an answer, ", summary["empty"].get<std::int64_t>(), " empty, ",
-           summary["unfinished"].get<std::int64_t>(), " cut off by --max-new, ", seconds, " s");
-}
-
-json summarise(const AnswerPlan& plan, json seeds) {
-  const options::AnswerOptions& options = plan.options;
-  json summary = {{"prompts", options.prompts},
-                  {"template", plan.prompts.template_name},
-                  {"questions", plan.prompts.questions.size()},
-                  {"skipped", plan.prompts.skipped},
-                  {"truncated", plan.prompts.truncated},
-                  {"max_new", options.sampling.max_new},
-                  {"temperature", options.sampling.temperature},
-                  {"top_k", options.sampling.top_k},
-                  {"top_p", options.sampling.top_p},
-                  {"no_repeat_ngram", options.sampling.no_repeat_ngram}};
-  std::vector<double> scores;
-  for (const json& seed : seeds)
-    if (seed.contains("rouge_l")) scores.push_back(seed["rouge_l"]);
-  summary["seeds"] = std::move(seeds);
-  if (scores.empty()) return summary;
-  const eval::Spread spread = eval::spread_of(scores);
-  summary["rouge_l"] = {{"mean", spread.mean}, {"sd", spread.sd ? json(*spread.sd) : json()}};
-  log_info("ROUGE-L ", spread.mean,
-           spread.sd ? str(" +- ", *spread.sd, " (sd of ", scores.size(), " seeds)") : "", ", ",
-           plan.prompts.questions.size(), " questions");
-  return summary;
+  for (std::size_t i = 0; i < scores.size(); ++i) seed.answers[i].front().rouge_l = scores[i];
 }
 
 }  // namespace
@@ -130,9 +113,12 @@ AnswerPlan plan_answers(const options::EvaluateRequest& request, const SourcePla
           source.plan.student.vocab);
   data_tools::PromptRules rules{.template_name = options.prompt_template,
                                 .longest = longest_prompt(options, context),
+                                .answer = options.sampling.max_new,
                                 .overlong = request.overlong};
   if (!options.system.empty()) rules.system = options.system;
-  plan.prompts = data_tools::encode_questions(read_chosen(options), rules, *plan.tokenizer);
+  plan.prompts =
+      data_tools::encode_questions(read_chosen(options, plan.task), rules, *plan.tokenizer);
+  if (plan.task) check_left(*plan.task, plan.prompts.questions);
   plan.stop_ids = source.plan.student.eos_ids;
   plan.stop_ids.insert(plan.stop_ids.end(), plan.prompts.end_ids.begin(),
                        plan.prompts.end_ids.end());
@@ -141,28 +127,31 @@ AnswerPlan plan_answers(const options::EvaluateRequest& request, const SourcePla
   return plan;
 }
 
+std::vector<std::int32_t> prompt_ids(const AnswerPlan& plan, std::size_t question,
+                                     const std::vector<Answer>& before) {
+  if (before.empty()) return plan.prompts.ids[question];
+  std::vector<std::string> said;
+  for (const Answer& answer : before) said.push_back(answer.text);
+  return data_tools::encode_turn(*plan.prompts.form, plan.prompts.questions[question], said);
+}
+
 json answer_questions(train::Engine& engine, const AnswerPlan& plan) {
   const bool first = engine.grid().world().rank() == 0;
-  std::vector<generate::Prompt> prompts;
-  for (const auto& ids : plan.prompts.ids) prompts.push_back({ids, prompts.size()});
   if (plan.prompts.skipped + plan.prompts.truncated > 0)
     log_info(plan.options.prompts, ": ", plan.prompts.skipped, " questions left out and ",
              plan.prompts.truncated, " cut, their prompts being too long");
+  if (plan.task)
+    for (const std::string& set : plan.task->missing)
+      log_warn(plan.options.prompts, ": no question of ", set, "; the mean is over the other sets");
   std::vector<SeedAnswers> all;
   json summaries = json::array();
   for (const int seed : plan.options.seeds) {
     const Timer timer;
-    generate::Generator generator(engine.student(), engine.grid(),
-                                  {.sampling = plan.options.sampling.with_seed(seed),
-                                   .max_new = plan.options.sampling.max_new,
-                                   .stop_ids = plan.stop_ids,
-                                   .batch = plan.batch,
-                                   .vote = engine.vote()});
-    const auto continuations = generate::generate_over_replicas(generator, engine.grid(), prompts);
+    SeedAnswers answers = ask(engine, plan, seed);
     if (!first) continue;
-    all.push_back(collect(plan, seed, continuations));
-    summaries.push_back(summary_of(all.back()));
-    log_seed(summaries.back(), timer.seconds());
+    score(plan, answers);
+    summaries.push_back(summarise_seed(plan, answers, timer.seconds()));
+    all.push_back(std::move(answers));
   }
   if (!first) return {};
   write_answer_files(plan, all);

@@ -35,9 +35,10 @@ std::string help_text(const Command& command, const OptionTable& table);
 
 /// What every parse_* function of a command does: `bind(table, request)` describes the options;
 /// request.reply is set to the help page when that was asked for, and nothing else is read then.
+/// `request` has the defaults.
 template <typename Request, typename Bind>
-Request parse_request(const Command& command, const Arguments& arguments, Bind bind) {
-  Request request;
+Request parse_request(const Command& command, const Arguments& arguments, Bind bind,
+                      Request request = {}) {
   OptionTable table;
   bind(table, request);
   if (asks_for_help(arguments))

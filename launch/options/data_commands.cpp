@@ -33,7 +33,7 @@ void describe_tokenize(OptionTable& t, TokenizeRequest& r) {
   t.add(
       "template", r.prompt_template,
       {.help = "How a prompt is written: auto (the tokenizer's own chat template), chatml, llama2, "
-               "llama3, mistral, zephyr, alpaca, dolly, or plain.",
+               "llama3, mistral, zephyr, alpaca, alpaca_train, alpaca_eval, dolly, or plain.",
        .unit = "name"});
   t.add("delimiter", r.delimiter,
         {.help = "Plain text: the line that separates two documents; empty takes a file as one.",

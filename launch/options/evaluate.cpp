@@ -1,6 +1,9 @@
 #include "launch/options/evaluate.h"
 
+#include <algorithm>
 #include <set>
+
+#include "eval/answer_sets.h"
 
 namespace fathom::options {
 namespace {
@@ -15,9 +18,14 @@ void describe_loss(OptionTable& t, EvaluateRequest& r) {
 }
 
 void describe_answers(OptionTable& t, AnswerOptions& a) {
-  t.section("", "Answers to questions, and their ROUGE-L:");
+  t.section("", "Answers to questions, and their ROUGE-L or accuracy:");
   t.add("prompts", a.prompts,
         {.help = "Questions to answer: JSON lines, or a .json file.", .unit = "file"});
+  t.add("task", a.tasks,
+        {.help = "Score answers by what they conclude: commonsense, arithmetic, or single sets, "
+                 "such as boolq,arc_e (an unknown name lists all). Then, unless given: "
+                 "--temperature=0, --seeds=10, --rouge=false, and --max-new=32, or 256 where "
+                 "numbers and letters are asked for."});
   t.add("template", a.prompt_template,
         {.help = "Template around a question, as in fathom tokenize; as-is takes the record's own "
                  "prompt.",
@@ -29,7 +37,8 @@ void describe_answers(OptionTable& t, AnswerOptions& a) {
          .unit = "tokens",
          .range = at_least(0)});
   t.add("questions", a.questions,
-        {.help = "Questions from the start of the file; 0 asks all.", .range = at_least(0)});
+        {.help = "Questions from the start of the file, with --task of each set; 0 asks all.",
+         .range = at_least(0)});
   describe_sampling(t, a.sampling);
   t.add("seeds", a.seeds,
         {.help = "Each question is answered once for each seed.", .range = at_least(0)});
@@ -74,6 +83,7 @@ void check_answers(const AnswerOptions& a) {
   const auto rule = [](bool holds, const char* text) { require(holds, ErrorKind::usage, text); };
   rule(!a.prompts.empty() || (a.answers.empty() && a.judge.empty()),
        "--answers and --judge need questions: give --prompts=<file>");
+  rule(!a.prompts.empty() || a.tasks.empty(), "--task needs questions: give --prompts=<file>");
   rule(!a.judge.empty() || a.judge_against.empty(), "--judge-against needs --judge=<file>");
   if (a.prompts.empty()) return;
   check_sampling(a.sampling);
@@ -82,7 +92,7 @@ void check_answers(const AnswerOptions& a) {
        "--seeds has a seed twice");
   rule(a.sampling.temperature > 0 || a.seeds.size() == 1,
        "--temperature=0 gives the same answers for every seed: give one, as in --seeds=1");
-  rule(a.rouge || !a.answers.empty() || !a.judge.empty(),
+  rule(a.rouge || !a.tasks.empty() || !a.answers.empty() || !a.judge.empty(),
        "--rouge=false scores nothing: give --answers=<file> or --judge=<file>");
 }
 
@@ -93,14 +103,33 @@ const Command evaluate_command = {
     .usage =
         "fathom evaluate (--model=DIR | --checkpoint=DIR) [--data=TOKENS.h5] "
         "[--prompts=FILE.jsonl]",
-    .summary = "Score a model: loss on a token file, ROUGE-L of its answers to questions.",
+    .summary = "Score a model: loss on a token file, ROUGE-L or accuracy of its answers.",
     .example =
         "fathom evaluate --checkpoint=runs/quickstart --data=data/dolly/eval.h5 "
         "--prompts=data_tools/samples/dolly-eval.jsonl"};
 
+namespace {
+
+// What --task changes before the command line is read.
+EvaluateRequest defaults_of(const std::vector<std::string>& tasks) {
+  EvaluateRequest request;
+  AnswerOptions& answer = request.answer;
+  const auto sets = eval::choose_answer_sets(tasks);
+  const bool short_answers = std::ranges::all_of(
+      sets, [](const auto* set) { return set->form == eval::AnswerForm::choice; });
+  answer.sampling = {.max_new = short_answers ? 32 : 256, .temperature = 0};
+  answer.seeds = {10};
+  answer.rouge = false;
+  return request;
+}
+
+}  // namespace
+
 EvaluateRequest parse_evaluate(const Arguments& arguments) {
   auto request = parse_request<EvaluateRequest>(evaluate_command, arguments, describe);
   if (request.reply) return request;
+  if (const auto tasks = request.answer.tasks; !tasks.empty())
+    request = parse_request(evaluate_command, arguments, describe, defaults_of(tasks));
   check_source(request.source);
   require(!request.data.empty() || !request.answer.prompts.empty(), ErrorKind::usage,
           "nothing to score: give --data=<tokens.h5>, --prompts=<file>, or both");

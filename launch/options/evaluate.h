@@ -12,11 +12,12 @@ namespace fathom::options {
 
 /// The part of `fathom evaluate` in which the model answers questions.
 struct AnswerOptions {
-  std::string prompts;  ///< file of questions; empty: none are asked
+  std::string prompts;             ///< file of questions; empty: none are asked
+  std::vector<std::string> tasks;  ///< sets and groups of eval/answer_sets.h; empty: no accuracy
   std::string prompt_template = "auto";
   std::string system;
   int max_prompt = 0;  ///< tokens; 0: what the context leaves beside the answer
-  int questions = 0;   ///< from the start of the file; 0: all
+  int questions = 0;   ///< from the start of the file, with tasks of each set; 0: all
   SamplingOptions sampling = {.max_new = 256, .temperature = 1.0};
   std::vector<int> seeds = {10, 20, 30, 40, 50};
   bool rouge = true;
@@ -27,7 +28,7 @@ struct AnswerOptions {
 };
 
 /// `fathom evaluate`: loss, perplexity and token accuracy of a model on a token file, and ROUGE-L
-/// of its answers to questions.
+/// or accuracy of its answers to questions.
 struct EvaluateRequest {
   ModelSource source;
   std::string data;  ///< tokens.h5; empty: no loss
@@ -43,7 +44,8 @@ struct EvaluateRequest {
 
 extern const Command evaluate_command;
 
-/// Throws Error(usage) or Error(config).
+/// A task has its own defaults for how answers are made: greedy, once, without ROUGE-L, and as
+/// short as the published evaluations have them. Throws Error(usage) or Error(config).
 EvaluateRequest parse_evaluate(const Arguments& arguments);
 
 }  // namespace fathom::options

@@ -145,6 +145,37 @@ TEST(PromptTemplates, PrefixCountsAsPrompt) {
   EXPECT_EQ(plain.encode_prompt(user), Ids{FakeTokenizer::kBos} + bytes("Q\n"));
 }
 
+// "_" stands for 16 blanks.
+std::string indented(std::string text) {
+  for (std::size_t at = text.find('_'); at != text.npos; at = text.find('_'))
+    text.replace(at, 1, std::string(16, ' '));
+  return text;
+}
+
+// Byte for byte as LLM-Adapters' finetune.py and its evaluation scripts format them.
+TEST(PromptTemplates, AlpacaWithTheBlanksOfThePublishedScripts) {
+  const FakeTokenizer tokenizer;
+  const std::string task = "Below is an instruction that describes a task",
+                    with = ", paired with an input that provides further context",
+                    write = ". Write a response that appropriately completes the request.";
+  const auto prompt = [&](const char* name, const char* input) {
+    return PromptTemplate(name, tokenizer).render(InstructionExample{"Do\nit", input, "r"}).prompt;
+  };
+  EXPECT_EQ(prompt("alpaca", ""), task + write + "\n\n### Instruction:\nDo\nit\n\n### Response:\n");
+  EXPECT_EQ(prompt("alpaca_train", ""),
+            task + write + indented("  \n\n_### Instruction:\n_Do\nit\n_\n_### Response:\n_"));
+  EXPECT_EQ(prompt("alpaca_eval", ""),
+            task + write + indented(" \n\n_### Instruction:\n_Do\nit\n\n_### Response:\n_"));
+  EXPECT_EQ(prompt("alpaca_train", "x"),
+            task + with + write +
+                indented(" \n\n_### Instruction:\n_Do\nit\n_\n_### Input:\n_x\n_\n_### "
+                         "Response:\n_"));
+  EXPECT_EQ(prompt("alpaca_eval", "x"),
+            task + with + write +
+                indented("\n\n_### Instruction:\n_Do\nit\n\n_### Input:\n_x\n\n_### "
+                         "Response:\n_"));
+}
+
 TEST(PromptTemplates, SpecialTokensOnlyWhereTheTemplateWritesThem) {
   FakeTokenizer tokenizer;
   const PromptTemplate plain("plain", tokenizer), chat("chatml", tokenizer);
@@ -186,7 +217,9 @@ TEST(PromptTemplates, RefusesWhatDoesNotFit) {
     expect_error(
         ErrorKind::config, [&] { PromptTemplate(name, tokenizer); }, part);
   };
-  refuse("vicuna", "one of plain, alpaca, dolly, chatml, llama2, llama3, mistral, zephyr, auto");
+  refuse("vicuna",
+         "one of plain, dolly, alpaca, alpaca_train, alpaca_eval, chatml, llama2, llama3, mistral, "
+         "zephyr, auto");
   refuse("auto", "is absent; choose one of plain");
   refuse("llama3", "needs the token '<|eot_id|>'");
   tokenizer.template_text = "{{ something }}";

@@ -40,8 +40,22 @@ TEST(Questions, OfEveryForm) {
   EXPECT_EQ(vicuna.id, "7");
   EXPECT_EQ(vicuna.text, "Why?");
   EXPECT_TRUE(vicuna.references.empty());
+  EXPECT_TRUE(vicuna.later.empty());
+  const Question mtbench =
+      one(R"({"question_id": 101, "turns": ["Where?", "And if<n>so?"], "reference": ["a", "b"]})");
+  EXPECT_EQ(mtbench.text, "Where?");
+  EXPECT_EQ(mtbench.references, Texts{"a"});
+  ASSERT_EQ(mtbench.later.size(), 1u);
+  EXPECT_EQ(mtbench.later[0].text, "And if\nso?");
+  EXPECT_EQ(mtbench.later[0].references, Texts{"b"});
 
   EXPECT_EQ(one(R"({"question": "2+2?", "answer": "4"})").references, Texts{"4"});
+  const Question labelled = one(
+      R"({"instruction": "2+2?", "input": "", "output": "", "answer": "4.0", "task": "SVAMP"})");
+  EXPECT_EQ(labelled.references, Texts{"4.0"}) << "an empty text is no reference";
+  EXPECT_EQ(labelled.label, "4.0");
+  EXPECT_EQ(labelled.task, "SVAMP");
+  EXPECT_EQ(one(R"({"instruction": "a", "answer": ["b"], "task": 3})").label, "");
   EXPECT_EQ(one(R"({"prompt": "Once", "completion": "upon<n>a"})").references, Texts{"upon\na"});
   const Question chat = one(
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})");
@@ -76,7 +90,9 @@ TEST(Questions, RefuseWhatTheyCannotRead) {
   refused(R"({"text": "a"})", "no field");
   refused(R"({"instruction": 3})", "'instruction' is a number");
   refused(R"({"instruction": "a", "output": [3]})", "'output' is a number");
-  refused(R"({"turns": ["a", "b"]})", "'messages'");
+  refused(R"({"turns": "a"})", "'turns' is not a list of texts");
+  refused(R"({"turns": []})", "'turns' is not a list of texts");
+  refused(R"({"turns": ["a", "b"], "reference": ["c"]})", "1 texts for 2 turns");
   refused(R"({"Definition": ["a", "b"], "Instances": []})", "a list of 2");
   refused(R"({"instruction": "a", "id": 1.5})", "'id' is a number");
 }
@@ -126,14 +142,17 @@ std::string text_of(const std::vector<std::int32_t>& ids) {
 TEST(QuestionPrompts, AreTheBeginningOfWhatTrainingReads) {
   const FakeTokenizer tokenizer;
   const InstructionExample example{"Sort.", "b a", "a b"};
-  for (const char* name : {"plain", "alpaca", "dolly", "chatml"}) {
+  for (const char* name : {"plain", "alpaca", "alpaca_train", "dolly", "chatml"}) {
     const PromptTemplate form(name, tokenizer);
     const EncodedExample whole = form.encode(example);
     const auto prompts = encode_questions({{.id = "1",
                                             .text = "",
                                             .example = InstructionExample{"Sort.", "b a", ""},
                                             .prompt = {},
-                                            .references = {}}},
+                                            .references = {},
+                                            .later = {},
+                                            .task = {},
+                                            .label = {}}},
                                           {.template_name = name, .longest = 500}, tokenizer);
     ASSERT_EQ(prompts.ids.size(), 1u);
     const std::vector<std::int32_t> head(whole.ids.begin(),
@@ -163,6 +182,36 @@ TEST(QuestionPrompts, AsIsTakesTheRecordsOwn) {
       ErrorKind::config,
       [&] { encode_questions(questions, {.template_name = "alpacca", .longest = 9}, tokenizer); },
       "alpacca", "alpaca", "as-is");
+}
+
+TEST(QuestionPrompts, ATurnFollowsTheAnswersBeforeIt) {
+  const FakeTokenizer tokenizer;
+  const auto questions = parse_questions(R"({"id": "q", "turns": ["a", "b"]})");
+  const auto encode = [&](const char* name, std::int64_t longest,
+                          data::Overlong overlong = data::Overlong::refuse) {
+    return encode_questions(
+        questions, {.template_name = name, .longest = longest, .answer = 10, .overlong = overlong},
+        tokenizer);
+  };
+  const auto prompts = encode("chatml", 500);
+  const std::string first = text_of(prompts.ids.at(0));
+  const std::vector<std::string> said = {"yes"};
+  const std::string second = text_of(encode_turn(*prompts.form, questions[0], said));
+  EXPECT_EQ(second,
+            first + "yes<|im_end|>\n<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+  // Counted before anything is answered: the second prompt with an answer of ten tokens.
+  const std::vector<std::string> silence = {""};
+  const std::int64_t needed = std::ssize(encode_turn(*prompts.form, questions[0], silence)) + 10;
+  EXPECT_EQ(encode("chatml", needed).questions.size(), 1u);
+  for (const auto overlong : {data::Overlong::refuse, data::Overlong::truncate})
+    expect_error(
+        ErrorKind::data, [&] { encode("chatml", needed - 1, overlong); }, "question 'q'",
+        std::to_string(needed) + " tokens, with the answers");
+  expect_error(
+      ErrorKind::data, [&] { encode("chatml", needed - 1, data::Overlong::skip); },
+      "each of the 1 questions");
+  expect_error(
+      ErrorKind::data, [&] { encode("alpaca", 500); }, "question 'q'", "a chat template is needed");
 }
 
 TEST(QuestionPrompts, LongOnesAreRefusedCutOrLeftOut) {

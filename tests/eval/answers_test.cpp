@@ -1,5 +1,6 @@
 #include "eval/answers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -46,13 +47,31 @@ TEST(Spread, IsMeanAndDeviationOfTheSample) {
 }
 
 TEST(Judge, SeesQuestionReferenceAndAnswersInTheirPlaces) {
-  const JudgePrompt one = judge_one("Q?", "yes", std::nullopt);
+  const Exchange plain[] = {{"Q?", "yes", std::nullopt}};
+  const JudgePrompt one = judge_one(plain);
   EXPECT_NE(one.system.find("[[mark]]"), std::string::npos);
   EXPECT_NE(one.user.find("[Begin question]\nQ?\n[End question]"), std::string::npos);
   EXPECT_EQ(one.user.find("reference"), std::string::npos);
-  const JudgePrompt pair = judge_pair("Q?", "yes", "no", "perhaps");
+  const Exchange a[] = {{"Q?", "yes", "perhaps"}}, b[] = {{"Q?", "no", "perhaps"}};
+  const JudgePrompt pair = judge_pair(a, b);
   EXPECT_LT(pair.user.find("perhaps"), pair.user.find("[Begin answer A]\nyes"));
   EXPECT_LT(pair.user.find("[Begin answer A]\nyes"), pair.user.find("[Begin answer B]\nno"));
+}
+
+TEST(Judge, SeesTheConversationThatLedToAnAnswer) {
+  const Exchange talk[] = {{"Q?", "yes", "perhaps"}, {"Sure?", "no", std::nullopt}};
+  const JudgePrompt one = judge_one(talk);
+  EXPECT_NE(one.system.find("the last one"), std::string::npos);
+  const std::size_t places[] = {
+      one.user.find("[Begin question 1]\nQ?"), one.user.find("[Begin reference answer 1]\nperhaps"),
+      one.user.find("[Begin answer 1]\nyes"), one.user.find("[Begin question 2]\nSure?"),
+      one.user.find("[Begin answer 2]\nno")};
+  EXPECT_TRUE(std::ranges::is_sorted(places));
+  EXPECT_NE(places[4], std::string::npos);
+  EXPECT_EQ(one.user.find("reference answer 2"), std::string::npos);
+  const JudgePrompt pair = judge_pair(talk, talk);
+  EXPECT_LT(pair.user.find("[Begin answer B 1]"), pair.user.find("[Begin question 2]"));
+  EXPECT_NE(pair.user.find("[Begin answer B 2]\nno"), std::string::npos);
 }
 
 }  // namespace

@@ -71,6 +71,32 @@ TEST(Evaluate, ScoresRecordsOrAnswersOrBoth) {
   EXPECT_EQ(r.answer.seeds, (std::vector<int>{10, 20, 30, 40, 50}));
 }
 
+TEST(Evaluate, ATaskHasItsOwnDefaults) {
+  const auto with = [](Arguments arguments) {
+    arguments.insert(arguments.end(), {"--model=m", "--prompts=p"});
+    return parse_evaluate(arguments).answer;
+  };
+  const AnswerOptions choices = with({"--task=commonsense"});
+  EXPECT_EQ(choices.sampling.max_new, 32);
+  EXPECT_EQ(choices.sampling.temperature, 0);
+  EXPECT_EQ(choices.seeds, std::vector<int>{10});
+  EXPECT_FALSE(choices.rouge);
+  EXPECT_EQ(with({"--task=boolq,aqua"}).sampling.max_new, 256);
+  const AnswerOptions own =
+      with({"--task=piqa", "--temperature=0.5", "--max-new=8", "--seeds=1,2"});
+  EXPECT_EQ(own.sampling.temperature, 0.5);
+  EXPECT_EQ(own.sampling.max_new, 8);
+  EXPECT_EQ(own.seeds.size(), 2u);
+  expect_error(
+      ErrorKind::config, [&] { with({"--task=boolq,arc"}); }, "task 'arc'", "arc_e");
+  expect_error(
+      ErrorKind::usage,
+      [] {
+        parse_evaluate({"--model=m", "--data=d", "--task=boolq"});
+      },
+      "--task needs questions");
+}
+
 TEST(Evaluate, RefusesContradictions) {
   const auto refused = [](Arguments arguments, const std::string& text) {
     arguments.push_back("--model=m");

@@ -1,21 +1,17 @@
 // `fathom evaluate` as a user runs it: questions answered, scored and handed to a judge, the same
 // on every grid.
 
-#include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
 #include "eval/answers.h"
 #include "eval/rouge.h"
-#include "tests/launch/program.h"
-#include "tests/support/small_model.h"
-#include "tests/support/temporary_directory.h"
+#include "tests/launch/evaluate_files.h"
 
 namespace fathom::launch {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kQuestions =
@@ -26,50 +22,20 @@ constexpr const char* kQuestions =
 {"id": "last", "instruction": "Speak, and speak at length, for we have time!", "output": "Aye"}
 )";
 
-class Evaluate : public ::testing::Test {
+class Evaluate : public EvaluateFiles {
  protected:
   static void SetUpTestSuite() {
-    files_ = new testing::TemporaryDirectory();
-    write_model("model", json::object());
+    EvaluateFiles::SetUpTestSuite();
     testing::write_tokens(*files_ / "tokens.h5", 6, 2, 20, 503, 3);
     files::write_text_atomically(*files_ / "q.jsonl", kQuestions);
   }
-  static void TearDownTestSuite() { delete files_; }
 
-  /// A small model with random weights and the tokenizer of the samples.
-  static void write_model(const std::string& name, const json& changes) {
-    const fs::path folder = *files_ / name;
-    testing::write_model(folder, {.vocab = 1024}, 7);
-    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-      fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / file,
-                    folder / file);
-    json config = json::parse(files::read_text(folder / "config.json"));
-    config.update(changes);
-    files::write_text_atomically(folder / "config.json", config.dump());
-  }
-
-  static Outcome in_folder(const std::string& command) {
-    return shell("cd " + files_->path().string() + "\n" + command);
-  }
   /// Questions to the model; short answers with two seeds unless `more` says otherwise.
   static std::string ask(const std::string& more) {
     return "$FATHOM evaluate --model=model --prompts=q.jsonl --template=plain --max-new=12 "
            "--seeds=1,2 --output=out.json " +
            more;
   }
-  static json succeed(const std::string& command) {
-    const Outcome outcome = in_folder(command);
-    EXPECT_EQ(outcome.code, 0) << command << "\n" << outcome.text;
-    return json::parse(files::read_text(*files_ / "out.json"));
-  }
-  static std::vector<json> lines_of(const std::string& name) {
-    std::ifstream file(*files_ / name);
-    std::vector<json> lines;
-    for (std::string line; std::getline(file, line);) lines.push_back(json::parse(line));
-    return lines;
-  }
-
-  inline static testing::TemporaryDirectory* files_ = nullptr;
 };
 
 TEST_F(Evaluate, ScoresWhatItWrites) {
@@ -160,6 +126,42 @@ TEST_F(Evaluate, QuestionsWithoutReferencesGoToAJudge) {
       succeed(ask("--prompts=open.jsonl --judge=j.jsonl --rouge=false")).at("answers");
   EXPECT_FALSE(summary.contains("rouge_l"));
   EXPECT_EQ(lines_of("j.jsonl").size(), 1u);
+}
+
+/// Two turns: the second is asked with the model's own first answer in front of it.
+TEST_F(Evaluate, LaterTurnsFollowTheAnswersBeforeThem) {
+  files::write_text_atomically(
+      *files_ / "turns.jsonl",
+      R"({"question_id": 1, "turns": ["Who?", "Sure?"], "reference": ["I", "Yes"]})"
+      "\n"
+      R"({"question_id": 2, "turns": ["When?"]})"
+      "\n");
+  const std::string turns =
+      ask("--prompts=turns.jsonl --template=zephyr --rouge=false --max-new=6 --seeds=1 ");
+  expect_refused(in_folder(ask("--prompts=turns.jsonl --template=zephyr --max-new=6")), 3,
+                 "question '1' has several turns");
+  succeed(turns + "--answers=t.jsonl --judge=marks.jsonl --name=a");
+  const auto answers = lines_of("t.jsonl");
+  ASSERT_EQ(answers.size(), 3u);
+  EXPECT_EQ(answers[1].at("id"), "1");
+  EXPECT_EQ(answers[1].at("turn"), 2);
+  EXPECT_EQ(answers[1].at("question"), "Sure?");
+  EXPECT_EQ(answers[1].at("references"), json({"Yes"}));
+  const std::string said = answers[0].at("answer"), prompt = answers[1].at("prompt");
+  EXPECT_TRUE(prompt.starts_with(answers[0].at("prompt").get<std::string>() + said)) << prompt;
+  const auto marks = lines_of("marks.jsonl");
+  ASSERT_EQ(marks.size(), 3u);
+  EXPECT_EQ(marks[1].at("turn"), 2);
+  const std::string asked = marks[1].at("messages")[1].at("content");
+  EXPECT_LT(asked.find("[Begin answer 1]\n" + said), asked.find("[Begin question 2]\nSure?"));
+  EXPECT_NE(asked.find("[Begin reference answer 2]\nYes"), std::string::npos);
+
+  succeed(turns + "--seeds=2 --judge=pairs.jsonl --judge-against=t.jsonl");
+  EXPECT_EQ(lines_of("pairs.jsonl").size(), 6u) << "three answers in both orders";
+  for (const std::string grid : {"--pp=2", "--dp=2"}) {
+    succeed("$MPIRUN " + turns + grid + " --answers=grid.jsonl --name=a");
+    EXPECT_EQ(files::read_text(*files_ / "grid.jsonl"), files::read_text(*files_ / "t.jsonl"));
+  }
 }
 
 TEST_F(Evaluate, LongPromptsAreRefusedCutOrLeftOut) {
