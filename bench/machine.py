@@ -49,7 +49,7 @@ def describe():
     caches = {name: cpu[name] for name in ("L1d cache", "L2 cache", "L3 cache") if name in cpu}
     mpi = _output("mpirun", "--version").splitlines()
     packages = {}
-    for name in ("torch", "transformers", "llama-cpp-python", "numpy"):
+    for name in ("torch", "transformers", "peft", "llama-cpp-python", "numpy"):
         try:
             packages[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -25,6 +25,8 @@ class Row:
     rounds: int = 4
     warmups: int = 2
     note: str = ""
+    pairs: list = dataclasses.field(default_factory=list)  # (this one's time, over that one's)
+    memory: bool = False  # show what our contenders keep for the backward pass
 
 
 @dataclasses.dataclass
@@ -86,6 +88,56 @@ def distillation(setup, teacher, peer_teacher):
                rounds=3 if teacher == peer_teacher == "bf16" else 4)
 
 
+LORA_TARGETS = "q_proj,k_proj,v_proj,up_proj,down_proj"
+LORA = ["--adapter.kind=lora", f"--adapter.targets={LORA_TARGETS}"]
+CONTROL = ["--adapter.kind=parallel_control"]
+TUNED_MODEL = "SmolLM2-135M, training step, 4 x 256 tokens, f32"
+
+
+def tuning_step(setup, name, *options):
+    work = ["--student", setup.models / "smollm2", "--batch", 4, "--length", 256]
+    return setup.step(name, *work, *options)
+
+
+def frozen_step(setup):
+    """Forward, and backward through all layers for no weights: one control of rank 1 in front."""
+    return tuning_step(setup, "frozen forward and backward", *CONTROL, "--adapter.rank=1",
+                       "--adapter.layers=0", "--adapter.sites=attention")
+
+
+def lora(setup):
+    work = ["--student", setup.models / "smollm2", "--batch", 4, "--length", 256, "--rank", 8,
+            "--targets", LORA_TARGETS]
+    peers = [setup.peer(f"PEFT {kind}", "tune_torch.py", *work, tuned=kind == "tuned")
+             for kind in ("default", "tuned")]
+    ours = tuning_step(setup, "fathom", *LORA, "--adapter.rank=8")
+    return Row("lora-smollm2", f"LoRA (rank 8; q, k, v, up, down) on {TUNED_MODEL}",
+               [[ours, *peers]])
+
+
+def control(setup):
+    """Rank 24 of a control on both sites has as many parameters as LoRA of rank 8."""
+    rank_8 = [*LORA, "--adapter.rank=8"]
+    return Row(
+        "control-smollm2", f"Parallel Control beside LoRA, equal trained parameters: {TUNED_MODEL}",
+        [[tuning_step(setup, "Parallel Control, rank 24", *CONTROL, "--adapter.rank=24",
+                      "--recompute", "none"),
+          tuning_step(setup, "LoRA, rank 8", *rank_8, "--recompute", "none"),
+          tuning_step(setup, "LoRA, rank 8, recompute = cheap", *rank_8)]], rounds=8, memory=True,
+        note="LoRA needs the inputs of the layers that it is on. It keeps them, or with "
+             "memory.recompute = cheap makes them again; a control needs neither.")
+
+
+def mixture_of_control(setup):
+    moc = ["--moc.enabled=true", "--moc.rank=24"]
+    ours = tuning_step(setup, "MoC, K = 1", *moc)
+    plain = tuning_step(setup, "Parallel Control", *CONTROL, "--adapter.rank=24")
+    frozen = frozen_step(setup)
+    return Row("moc-smollm2", f"Mixture of control (rank 24, both sites) on {TUNED_MODEL}",
+               [[frozen, plain, ours, tuning_step(setup, "MoC, K = 2", *moc, "--moc.top_k=2")]],
+               rounds=20, pairs=[(ours.name, plain.name), (ours.name, frozen.name)], memory=True)
+
+
 def decoding(setup, dtype):
     from tokenizers import Tokenizer
     folder = setup.models / "smollm2"
@@ -139,6 +191,7 @@ def all_rows(setup):
     if setup.bf16:
         rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
     rows += [divergence(setup, name) for name in DIVERGENCES]
+    rows += [lora(setup), control(setup), mixture_of_control(setup)]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
     rows += [sampling(setup, 16), sampling(setup, 32)]
     return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])

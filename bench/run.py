@@ -44,8 +44,8 @@ def run_row(row, options):
     groups = [contenders.alternate(group, rounds, row.warmups) for group in row.groups]
     commands = [contender.shown() for group in row.groups for contender in group]
     return {"name": row.name, "title": row.title, "note": row.note, "rounds": rounds, "load": load,
-            "commit": machine.commit(REPOSITORY), "groups": groups,
-            "commands": [shorten(command, options) for command in commands]}
+            "pairs": row.pairs, "memory": row.memory, "commit": machine.commit(REPOSITORY),
+            "groups": groups, "commands": [shorten(command, options) for command in commands]}
 
 
 def shorten(command, options):

@@ -1,5 +1,6 @@
 """The Markdown page made from the reports of bench/run.py."""
 
+import math
 import statistics
 
 
@@ -51,6 +52,50 @@ def _same_tokens(groups):
     return lines
 
 
+def _interval(values):
+    """Median, and the order statistics that enclose the true one in 95 of 100 cases."""
+    ordered = sorted(values)
+    n = len(ordered)
+    outside, k = 1 / 2**n, 0  # probability that at most k of n lie below the true median
+    while outside + math.comb(n, k + 1) / 2**n <= 0.025:
+        k += 1
+        outside += math.comb(n, k) / 2**n
+    return statistics.median(ordered), ordered[k], ordered[n - 1 - k]
+
+
+def _compared(row):
+    """A sentence for each pair of contenders that the row is about."""
+    lines = []
+    for one, other in row.get("pairs", []):
+        group = next(group for group in row["groups"] if one in group and other in group)
+        ratios = [a["min"] / b["min"] for a, b in zip(group[one], group[other], strict=True)]
+        median, low, high = _interval(ratios)
+        lines.append(f"{one} takes {median:.3f} of the time of {other} (median of {len(ratios)} pairs; "
+                     f"95 % interval {low:.3f} to {high:.3f}).")
+    return lines
+
+
+def _memory(row):
+    """What each of our contenders keeps for the backward pass, by operation."""
+    last = {name: reports[-1] for group in row["groups"] for name, reports in group.items()
+            if "saved_bytes" in reports[-1]}
+    kinds = sorted({kind for report in last.values() for kind in report["saved_bytes"]})
+    kept = {name: report["saved_bytes"] for name, report in last.items()}
+
+    def line(label, value):
+        return "| " + " | ".join([label, *(value(name) for name in last)]) + " |"
+
+    def mib(count):
+        return f"{count / 2**20:.1f}"
+
+    return ["", line("MiB kept for the backward pass", str), "|---" * (len(last) + 1) + "|",
+            *(line(kind, lambda name: mib(kept[name].get(kind, 0))) for kind in kinds),
+            line("all", lambda name: mib(sum(kept[name].values()))),
+            line("peak of a step beside weights and moments",
+                 lambda name: mib(last[name]["step_bytes"])),
+            line("trained parameters", lambda name: f"{last[name]['trained_parameters']:.0f}"), ""]
+
+
 def _section(row, results):
     lines = [f"### {row['title']}", "", HEADER]
     shown = set()
@@ -60,7 +105,8 @@ def _section(row, results):
             label = name if name not in shown else f"{name} (again)"
             shown.add(name)
             lines.append(_line(label, reports, first, results))
-    lines += [""] + ([row["note"]] if row["note"] else []) + _same_tokens(row["groups"])
+    lines += _memory(row) if row.get("memory") else [""]
+    lines += ([row["note"]] if row["note"] else []) + _compared(row) + _same_tokens(row["groups"])
     lines += [f"{row['rounds']} rounds; load average of the machine before: {row['load']:.1f}.", ""]
     return lines
 

@@ -9,13 +9,16 @@ import reporting
 from divergences import DIVERGENCES
 
 
-def parse(description, teacher=False):
+def parse(description, teacher=False, adapter=False):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--student", required=True, help="folder with the model's config.json")
     if teacher:
         parser.add_argument("--teacher", required=True)
         parser.add_argument("--teacher-dtype", choices=["f32", "bf16"], default="f32")
         parser.add_argument("--divergence", choices=list(DIVERGENCES), default="forward_kl")
+    if adapter:
+        parser.add_argument("--rank", type=int, default=8)
+        parser.add_argument("--targets", required=True, help="ends of module names")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     reporting.add_options(parser)
@@ -37,8 +40,9 @@ def random_batch(options, vocab):
 
 
 def make_optimizer(model):
-    matrices = [p for p in model.parameters() if p.dim() == 2]
-    vectors = [p for p in model.parameters() if p.dim() != 2]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.dim() == 2]
+    vectors = [p for p in trained if p.dim() != 2]
     groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=1e-4, fused=True)
 
@@ -49,7 +53,20 @@ def update(model, optimizer):
     optimizer.zero_grad(set_to_none=True)
 
 
-def report_steps(options, step, tokens):
+def language_model_step(model, optimizer, ids, labels):
+    """A function that takes one optimizer step on the cross-entropy and returns it."""
+
+    def step():
+        logits = model(input_ids=ids, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss.backward()
+        update(model, optimizer)
+        return loss.item()
+
+    return step
+
+
+def report_steps(options, step, tokens, **facts):
     losses = []
     reporting.print_reports(options, lambda: losses.append(step()), lambda report: {
-        "tokens_per_s": tokens / report["median"], "loss": losses[-1]})
+        "tokens_per_s": tokens / report["median"], "loss": losses[-1], **facts})

@@ -1,7 +1,5 @@
 """The peer of `bench_step --student`: the same step in PyTorch and Transformers."""
 
-import torch
-
 import stepping
 
 
@@ -10,14 +8,7 @@ def main():
     model = stepping.make_model(options.student).train()
     optimizer = stepping.make_optimizer(model)
     ids, labels = stepping.random_batch(options, model.config.vocab_size)
-
-    def step():
-        logits = model(input_ids=ids, use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        loss.backward()
-        stepping.update(model, optimizer)
-        return loss.item()
-
+    step = stepping.language_model_step(model, optimizer, ids, labels)
     stepping.report_steps(options, step, ids.numel())
 
 
