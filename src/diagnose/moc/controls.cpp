@@ -1,6 +1,7 @@
 #include "diagnose/moc/controls.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoints/checkpoint_reader.h"
 #include "methods/adapters/adapter_config.h"
@@ -25,17 +26,24 @@ Matrix read_matrix(checkpoints::CheckpointReader& reader, const std::string& nam
   return matrix;
 }
 
-}  // namespace
-
-const char* to_string(BlockSite site) {
-  return site == BlockSite::attention ? "attention" : "mlp";
+double frobenius(const Matrix& matrix) {
+  double squares = 0;
+  for (const double value : matrix.values) squares += value * value;
+  return std::sqrt(squares);
 }
+
+}  // namespace
 
 const Control* Controls::find(std::int64_t layer, BlockSite site) const {
   const auto found = std::find_if(controls.begin(), controls.end(), [&](const Control& c) {
     return c.layer == layer && c.site == site;
   });
   return found == controls.end() ? nullptr : &*found;
+}
+
+double Controls::norm(std::size_t site) const {
+  const Control* control = find(layer_of(site), kind_of(site));
+  return control != nullptr ? control->norm() : 0;
 }
 
 Controls read_controls(const std::filesystem::path& checkpoint) {
@@ -70,7 +78,8 @@ Controls read_controls(const std::filesystem::path& checkpoint) {
       if (!reader.contains(name('A'))) continue;
       const Matrix a = read_matrix(reader, name('A'), result.rank, result.hidden);
       const Matrix b = read_matrix(reader, name('B'), result.hidden, result.rank);
-      result.controls.push_back({layer, site, singular_values_of_product(b, a)});
+      result.controls.push_back(
+          {layer, site, singular_values_of_product(b, a), frobenius(a) * frobenius(b)});
     }
   return result;
 }

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "diagnose/moc/sites.h"
 #include "diagnose/moc/symmetric_eigen.h"
 #include "methods/moc/spec.h"
-#include "model/seams.h"
 
 namespace fathom::diagnose::moc {
 
@@ -16,6 +16,7 @@ struct Control {
   std::int64_t layer = 0;
   model::BlockSite site = model::BlockSite::attention;
   std::vector<double> singular_values;  ///< descending; the first is its operator norm G
+  double factors = 0;                   ///< |A|_F |B|_F, which scales what rounding can do
 
   double norm() const { return singular_values.front(); }
 };
@@ -28,10 +29,11 @@ struct Controls {
   std::vector<Control> controls;  ///< by layer, attention first
 
   const Control* find(std::int64_t layer, model::BlockSite site) const;
+  /// G of a site's own control, 0 where it has none.
+  double norm(std::size_t site) const;
+  /// What that would add to a site's growth as Parallel Control: G, or with its alpha if it is.
+  double parallel_bound(std::size_t site) const { return (moc ? 1 : alpha) * norm(site); }
 };
-
-/// "attention" or "mlp".
-const char* to_string(model::BlockSite site);
 
 /// Reads the controls of a checkpoint, whatever grid wrote it; every byte that is read is compared
 /// with its checksum. Throws Error(io) for damage, Error(config) if the run trained no controls.
