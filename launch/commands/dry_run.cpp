@@ -7,6 +7,7 @@
 #include "pipeline/planner.h"
 #include "pipeline/schedule.h"
 #include "train/footprint.h"
+#include "train/mode_report.h"
 #include "train/state_losses.h"
 #include "train/state_routes.h"
 
@@ -40,10 +41,6 @@ void print_routes(std::ostream& out, const train::TrainConfig& config,
   if (sites.empty()) return;
   const train::StateRoutes routes(plan.student_layers,
                                   plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
-  if (plan.mode)
-    out << "mode: the last " << plan.mode->k << " layers vote on stage " << config.grid.pp - 1
-        << ", which multiplies the head "
-        << (config.mode.lambda > 0 && plan.mode->k > 1 ? plan.mode->k : 1) << " times\n";
   for (std::size_t k = 0; k < plan.mta_layers.size(); ++k)
     out << "mta: student state " << plan.mta_layers[k].student << ", teacher state "
         << plan.mta_layers[k].teacher << ", on stage " << routes.stage_of_site(k) << "\n";
@@ -107,6 +104,8 @@ std::string dry_run(const train::TrainConfig& config, const train::EnginePlan& p
     out << "teacher: " << model::to_string(plan.teacher->family) << ", "
         << plan.teacher->parameters() << " parameters, layers by stage "
         << pipeline::to_string(*plan.teacher_layers) << "\n";
+  if (plan.mode)
+    out << train::mode_parameters(plan) << "\n" << train::mode_transport_text(config, plan);
   print_routes(out, config, plan);
   print_bank(out, config, plan);
   print_memory(out, config, plan);

@@ -5,6 +5,7 @@
 #include "methods/adapters/adapter_config.h"
 #include "methods/moc/spec_json.h"
 #include "train/hf_weights.h"
+#include "train/mode_file.h"
 #include "train/run_state.h"
 
 namespace fathom::launch {
@@ -35,9 +36,12 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   model::ModelSpec spec;
   methods::adapters::AdapterSpec adapter;
   std::optional<methods::mode::ModeSpec> mode;
+  std::filesystem::path mode_folder;
   methods::moc::Spec moc;
   if (source.checkpoint.empty()) {
     spec = train::read_model_spec(source.model);
+    mode_folder = train::voting_folder(source.model, source.adapter);
+    if (!mode_folder.empty()) mode = train::read_mode_spec(mode_folder);
   } else {
     result.checkpoint = find_checkpoint(source.checkpoint);
     result.tokenizer =
@@ -56,7 +60,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   result.plan = train::plan_for(spec, result.config);
   result.plan.set_adapter(adapter, source.adapter);
   result.plan.set_moc(moc);
-  if (mode) result.plan.set_mode(*mode);
+  if (mode) result.plan.set_mode(*mode, mode_folder.string());
   return result;
 }
 

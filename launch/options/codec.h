@@ -120,6 +120,7 @@ struct Codec<E> {
 
 using methods::mode::Norms;
 using methods::mode::Router;
+using methods::mode::RouterInput;
 using methods::mta::Granularity;
 using methods::mta::PairNormalisation;
 using methods::mta::SpanRegion;
@@ -244,7 +245,11 @@ template <>
 inline constexpr std::array enum_words<Router> = {Word<Router>{"learnt", Router::learnt},
                                                   Word<Router>{"uniform", Router::uniform}};
 template <>
+inline constexpr std::array enum_words<RouterInput> = {Word<RouterInput>{"raw", RouterInput::raw},
+                                                       Word<RouterInput>{"rms", RouterInput::rms}};
+template <>
 inline constexpr std::array enum_words<Norms> = {Word<Norms>{"own", Norms::own},
+                                                 Word<Norms>{"shared", Norms::shared},
                                                  Word<Norms>{"none", Norms::none}};
 template <>
 inline constexpr std::array enum_words<Granularity> = {

@@ -311,10 +311,25 @@ void describe_mode(OptionTable& t, train::ModeConfig& c) {
          .range = above(0)});
   t.add("router", c.spec.router,
         {.help = "A softmax of a linear layer on the state before the late layers, or 1/k each."});
+  t.add("router_input", c.spec.router_input,
+        {.help = "What that layer reads: the state itself, or the state divided by its root mean "
+                 "square, for models where a few tokens have huge states."});
   t.add("norms", c.spec.norms,
-        {.help = "A trained norm behind each late layer, which starts as the final norm; or none "
-                 "but the final norm behind the last one."});
+        {.help = "A trained norm behind each late layer, which starts as the final norm; the final "
+                 "norm behind all of them; or none but that behind the last one."});
   t.add("light", c.light, {.help = "Leave the last k layers without an adapter."});
+  t.add("shrink_below", c.shrink.below,
+        {.help = "Take the vote from the earliest late layer once its mean router weight stays "
+                 "below this; k then is one less, in checkpoints and exports too. 0 never does.",
+         .range = within(0, 1)});
+  t.add("shrink_steps", c.shrink.steps,
+        {.help = "For how many steps in a row it must stay below.",
+         .unit = "steps",
+         .range = within(1, any_int)});
+  t.add("shrink_least", c.shrink.least,
+        {.help = "Late layers that keep their vote whatever their weights.",
+         .unit = "layers",
+         .range = within(2, any_int)});
 }
 
 void describe_distill(OptionTable& t, train::DistillConfig& c) {

@@ -107,6 +107,37 @@ void ParameterSet::make_parameters(const Declared& declared, const Tensor& value
                " of ", declared.shape[0], " rows");
 }
 
+namespace {
+
+Parameter without(const Parameter& whole, std::int64_t rows) {
+  FATHOM_CHECK(whole.pieces.size() == 1 && whole.pieces[0].rows == whole.shape[0], whole.name,
+               " is not whole on this rank");
+  const std::int64_t kept = whole.shape[0] - rows;
+  Parameter part = whole;
+  part.shape = whole.matrix ? Shape{kept, whole.shape[1]} : Shape{kept};
+  part.pieces[0].rows = kept;
+  part.value = whole.value.slice_rows(rows, kept);
+  if (whole.slot)
+    part.slot = std::make_shared<autograd::GradSlot>(whole.slot->grad().slice_rows(rows, kept));
+  part.flat_offset += rows * whole.pieces[0].columns;
+  return part;
+}
+
+}  // namespace
+
+void ParameterSet::leave_out(const std::string& name, std::int64_t rows) {
+  if (allocated_.empty()) allocated_ = parameters_;
+  left_out_[name] = rows;
+  parameters_.clear();
+  for (const Parameter& parameter : allocated_) {
+    const auto found = left_out_.find(parameter.name);
+    const std::int64_t gone = found == left_out_.end() ? 0 : found->second;
+    FATHOM_CHECK(gone >= 0 && gone <= parameter.shape[0], gone, " rows of ", parameter.name);
+    if (gone < parameter.shape[0])
+      parameters_.push_back(gone > 0 ? without(parameter, gone) : parameter);
+  }
+}
+
 const Parameter* ParameterSet::find(const std::string& name) const {
   for (const Parameter& parameter : parameters_)
     if (parameter.name == name) return &parameter;

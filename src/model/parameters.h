@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -81,6 +82,11 @@ class ParameterSet {
   void allocate(Device& device, const std::function<bool(const std::string&)>& trainable,
                 DType frozen_dtype);
 
+  /// Leaves the first `rows` rows of a parameter that this rank holds whole out of the set until it
+  /// is told otherwise, all rows being the parameter itself. What remains keeps its memory; whoever
+  /// saves, clips or updates sees no more than that.
+  void leave_out(const std::string& name, std::int64_t rows);
+
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Parameter* find(const std::string& name) const;
@@ -110,6 +116,8 @@ class ParameterSet {
   std::vector<Declared> declared_;
   std::vector<Bucket> buckets_;
   std::vector<Parameter> parameters_;
+  std::vector<Parameter> allocated_;  // of which the same, where something is left out
+  std::map<std::string, std::int64_t> left_out_;
   Tensor gradients_;
 };
 

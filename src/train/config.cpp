@@ -166,6 +166,23 @@ void check_fdd(const TrainConfig& config, Rules& rules) {
       "the derivative is taken between key layers: name two or more, or set its weight to 0");
 }
 
+void check_shrink(const ModeConfig& mode, Rules& rules) {
+  const methods::mode::ShrinkRule &shrink = mode.shrink, defaults;
+  if (!shrink.enabled()) {
+    rules.must(shrink.steps == defaults.steps && shrink.least == defaults.least,
+               {"mode.shrink_below", "mode.shrink_steps", "mode.shrink_least"},
+               "k does not shrink without shrink_below: leave these out");
+    return;
+  }
+  rules.must(mode.spec.router == methods::mode::Router::learnt,
+             {"mode.shrink_below", "mode.router"},
+             "a uniform router's weights say nothing about layers: leave shrink_below at 0");
+  rules.must(shrink.least <= mode.spec.k, {"mode.shrink_least", "mode.k"},
+             "no more layers can stay than vote");
+  rules.must(mode.spec.top_k <= shrink.least, {"mode.top_k", "mode.shrink_least"},
+             "as many layers must stay as are kept for a token");
+}
+
 void check_mode(const TrainConfig& config, Rules& rules) {
   using methods::mode::Router;
   const ModeConfig& mode = config.mode;
@@ -180,6 +197,10 @@ void check_mode(const TrainConfig& config, Rules& rules) {
   rules.must(!mode.light || (config.adapter.path.empty() && config.adapter.spec.layers.empty()),
              {"mode.light", "adapter.path", "adapter.layers"},
              "light chooses the adapter's layers itself: leave both empty");
+  rules.must(mode.spec.router_input == methods::mode::RouterInput::raw ||
+                 mode.spec.router == Router::learnt,
+             {"mode.router_input", "mode.router"}, "a uniform router reads nothing: leave it out");
+  check_shrink(mode, rules);
 }
 
 void check_schedule(const ScheduleConfig& schedule, int steps, Rules& rules) {

@@ -12,6 +12,7 @@
 #include "methods/distill/threshold.h"
 #include "methods/moc/spec.h"
 #include "methods/mode/mode_spec.h"
+#include "methods/mode/shrink.h"
 #include "methods/mta/options.h"
 
 /// What a training run is asked to do, as plain values. One structure per section of the INI file;
@@ -210,6 +211,7 @@ struct ModeConfig {
   double lambda = 0.1;       ///< weight of the distillation of the last layer into the others
   double temperature = 1.0;  ///< of the distillation
   bool light = false;        ///< the adapter leaves out the last k layers
+  methods::mode::ShrinkRule shrink = {};
 };
 
 enum class Decay { matrices, all };

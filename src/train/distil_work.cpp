@@ -190,9 +190,11 @@ void DistilWork::show_head_input(int slot, const Var& student, const KeyStates& 
 }
 
 // The mixture is made of states where the head only needs that, else of logits.
-model::LossSums DistilWork::vote_loss(const model::Pass& pass, const model::HeadLoss& options,
+model::LossSums DistilWork::vote_loss(const model::Pass& pass, int slot,
+                                      const model::HeadLoss& options,
                                       const methods::mode::Votes& votes,
                                       const model::HeadInput& teacher, const Tensor& labels) {
+  if (vote_tap) vote_tap(slot, votes, labels);
   const std::vector<float> weights = to_host(votes.weights.value);
   for (std::size_t i = 0; i < weights.size(); ++i)
     weight_sums_[i % weight_sums_.size()] += weights[i];
@@ -264,7 +266,7 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   model::LossSums& sums = sums_[batch(slot).role];
   if (states_.vote != nullptr)
     sums +=
-        vote_loss(pass, options,
+        vote_loss(pass, slot, options,
                   votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
                   teacher_input, device_rows.labels);
   else

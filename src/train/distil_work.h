@@ -59,6 +59,9 @@ class DistilWork : public pipeline::StageWork {
   DistilWork(model::Stage& student, model::Stage* teacher, int stage, const Settings& settings,
              StateLosses states = {});
 
+  /// Replaces the losses on hidden states, and with them what bundles hold. Between two steps.
+  void set_states(StateLosses states) { states_ = std::move(states); }
+
   /// What a bundle holds between `stage` and the next one: the teacher's states first, without
   /// gradient, then the student's, and the key states that later stages want: those of the vote,
   /// and in training those of losses. The student's have a gradient if anything before them is
@@ -79,6 +82,10 @@ class DistilWork : public pipeline::StageWork {
   std::function<void(int, std::int64_t, const autograd::Var&)> tap;
   /// Called with (slot, what the head multiplies) on the last stage, for all rows.
   std::function<void(int, const Tensor&)> head_tap;
+
+  /// Called with (slot, votes, labels) on the last stage, for the supervised rows, where late
+  /// layers vote.
+  std::function<void(int, const methods::mode::Votes&, const Tensor&)> vote_tap;
 
   std::int64_t tokens(int slot) const override { return batch(slot).tokens(); }
   pipeline::Bundle forward(autograd::Tape* tape, int slot, const pipeline::Bundle& in) override;
@@ -110,7 +117,7 @@ class DistilWork : public pipeline::StageWork {
                              const autograd::Var& last_normed, const RowsOf& rows_of) const;
   void show_head_input(int slot, const autograd::Var& student,
                        const methods::KeyStates& states) const;
-  model::LossSums vote_loss(const model::Pass& pass, const model::HeadLoss& options,
+  model::LossSums vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
                             const methods::mode::Votes& votes, const model::HeadInput& teacher,
                             const Tensor& labels);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,

@@ -5,6 +5,7 @@
 #include "methods/adapters/parameter_names.h"
 #include "train/adapter_folder.h"
 #include "train/hf_weights.h"
+#include "train/mode_file.h"
 
 namespace fathom::train {
 namespace {
@@ -45,15 +46,17 @@ StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
 }
 
 // A method's own parameters start from their own distribution, whatever the model's start from; an
-// adapter's from its folder if it has one.
+// adapter's from its folder if it has one, and so do those of late layers that vote.
 class WithMethods : public model::WeightSource {
  public:
   WithMethods(const model::WeightSource& model, const model::WeightSource* adapter,
-              std::uint64_t seed)
-      : model_(model), adapter_(adapter), own_(seed) {}
+              const ModeFolder* votes, std::uint64_t seed)
+      : model_(model), adapter_(adapter), votes_(votes), own_(seed) {}
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override {
-    if (adapter_ != nullptr && methods::adapters::is_adapter_parameter(parameter.name))
+    if (votes_ != nullptr && votes_->has(parameter.name))
+      votes_->read(parameter, piece, out);
+    else if (adapter_ != nullptr && methods::adapters::is_adapter_parameter(parameter.name))
       adapter_->read(parameter, piece, out);
     else if (is_method_parameter(parameter.name))
       own_.read(parameter, piece, out);
@@ -64,13 +67,14 @@ class WithMethods : public model::WeightSource {
  private:
   const model::WeightSource& model_;
   const model::WeightSource* adapter_;
+  const ModeFolder* votes_;
   model::RandomWeights own_;
 };
 
 // Which parameters of the student a run trains.
 bool trains(const TrainConfig& config, const EnginePlan& plan, const std::string& name) {
   if (is_method_parameter(name)) return true;
-  if (plan.mode && plan.mode->norms == methods::mode::Norms::own &&
+  if (plan.mode && plan.mode->norms != methods::mode::Norms::none &&
       methods::mode::is_last_norm(name, plan.student))
     return true;  // the last layer's expert
   const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
@@ -121,16 +125,8 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
   work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), place.pp,
                                        work_settings(config_, plan_), placed);
   first_trainable_ = train ? first_trainable_stage() : grid.shape().pp;
-  const int stage = place.pp;
-  const auto make_executor = [&](bool training) {
-    std::vector<pipeline::BundlePart> in, out;
-    if (!grid.is_first_stage()) in = work_->bundle_parts(stage - 1, first_trainable_, training);
-    if (!grid.is_last_stage()) out = work_->bundle_parts(stage, first_trainable_, training);
-    return std::make_unique<pipeline::Executor>(device, grid.pp(), std::move(in), std::move(out));
-  };
-  evaluator_ = make_executor(false);
+  make_executors(train);
   if (!train) return;
-  executor_ = make_executor(true);
   reducer_ = std::make_unique<GradientReducer>(grid, kv_replicas_.get(), student_->parameters());
   optimizer_ = std::make_unique<Optimizer>(device, config_.optim, student_->parameters());
 }
@@ -147,6 +143,27 @@ void Engine::make_extension() {
                                                               group_or_null(grid_.pp()));
   moc_ = moc.get();
   extension_ = std::move(moc);
+}
+
+// What training moves and what evaluation does.
+void Engine::make_executors(bool train) {
+  const int stage = grid_.place().pp;
+  const auto make = [&](bool training) {
+    std::vector<pipeline::BundlePart> in, out;
+    if (!grid_.is_first_stage()) in = work_->bundle_parts(stage - 1, first_trainable_, training);
+    if (!grid_.is_last_stage()) out = work_->bundle_parts(stage, first_trainable_, training);
+    return std::make_unique<pipeline::Executor>(device_, grid_.pp(), std::move(in), std::move(out));
+  };
+  evaluator_ = make(false);
+  if (train) executor_ = make(true);
+}
+
+void Engine::keep_late_layers(int k) {
+  FATHOM_CHECK(vote_ != nullptr, "no late layers vote");
+  plan_.mode->k = k;
+  vote_->keep_last(k, grid_.is_last_stage() ? &student_->parameters() : nullptr);
+  work_->set_states(place_losses(plan_, losses_, vote_.get(), grid_.place().pp));
+  make_executors(executor_ != nullptr);
 }
 
 // The first stage with a trainable parameter; the number of stages if there is none.
@@ -185,11 +202,14 @@ void Engine::load_student(const model::WeightSource& source) {
   std::unique_ptr<AdapterFolder> folder;
   if (!plan_.adapter_path.empty())
     folder = std::make_unique<AdapterFolder>(plan_.adapter_path, plan_.adapter, plan_.student);
+  std::unique_ptr<ModeFolder> votes;
+  if (!plan_.mode_path.empty())
+    votes = std::make_unique<ModeFolder>(plan_.mode_path, *plan_.mode, plan_.student);
   model::load_parameters(
       student_->parameters(),
-      WithMethods(source, folder.get(), static_cast<std::uint64_t>(config_.run.seed)));
+      WithMethods(source, folder.get(), votes.get(), static_cast<std::uint64_t>(config_.run.seed)));
   if (extension_ && !folder) extension_->initialise();
-  if (vote_ && grid_.is_last_stage()) vote_->initialise(*student_);
+  if (vote_ && !votes && grid_.is_last_stage()) vote_->initialise(*student_);
   weights_changed();
 }
 

@@ -31,8 +31,9 @@ struct EnginePlan {
   std::vector<methods::KeyLayer> mta_layers{};  ///< compared; empty where not asked for
   std::vector<methods::KeyLayer> fdd_layers{};
   std::optional<methods::mode::ModeSpec> mode{};  ///< late layers of the student that vote
-  std::int64_t loss_vocab = 0;                    ///< vocabulary entries that both models have
-  std::int64_t context = 0;                       ///< tokens a record may have
+  std::string mode_path{};      ///< folder that their parameters start from; may be empty
+  std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
+  std::int64_t context = 0;     ///< tokens a record may have
 
   /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
   /// Error(config) or Error(data) if it does not fit the model.
@@ -40,8 +41,9 @@ struct EnginePlan {
   /// Puts mixture of control on the student. Throws Error(config) if it does not fit the model.
   void set_moc(const methods::moc::Spec& spec);
 
-  /// Lets the student's late layers vote. Throws Error(config) if the model cannot.
-  void set_mode(const methods::mode::ModeSpec& spec);
+  /// Lets the student's late layers vote, with what the folder `path` has if one is given. Throws
+  /// Error(config) if the model cannot, Error(data) if the folder is another model's.
+  void set_mode(const methods::mode::ModeSpec& spec, const std::string& path);
 
   /// The part of a model on one rank of the grid.
   model::StagePlan stage_plan(const model::ModelSpec& spec, const pipeline::Partition& layers,
@@ -81,6 +83,10 @@ class Engine {
   void load_student(const model::WeightSource& source);
   /// Sets the teacher's alone: on resume the student's come from the checkpoint.
   void load_teacher();
+
+  /// Leaves only the last k layers with a vote, whose states and parameters alone take part from
+  /// then on; 2 <= k <= what the engine was made with. Between two steps, collective over the grid.
+  void keep_late_layers(int k);
 
   /// Must follow every other change of the student's weights, such as a checkpoint's. Collective
   /// over the tensor group.
@@ -124,6 +130,7 @@ class Engine {
  private:
   model::LossSums reduce_sums();
   void make_extension();
+  void make_executors(bool train);
   void begin_extension();
   void reduce_state_terms();
   int first_trainable_stage();

@@ -7,6 +7,7 @@
 #include "train/adapter_folder.h"
 #include "train/engine.h"
 #include "train/hf_weights.h"
+#include "train/mode_file.h"
 
 namespace fathom::train {
 namespace {
@@ -92,6 +93,29 @@ methods::adapters::AdapterSpec adapter_spec(const TrainConfig& config, const Eng
   return spec;
 }
 
+// Late layers that vote in the folder that a run starts from go on voting, or the run says so.
+void set_votes(const TrainConfig& config, EnginePlan& plan) {
+  require(config.teacher.path.empty() || !read_mode_spec(config.teacher.path), ErrorKind::config,
+          "teacher.path = ", config.teacher.path,
+          ": late layers of this model vote (mode.json), and a teacher is heard through its last "
+          "layer; a copy of the folder without mode.json teaches so");
+  const auto folder = voting_folder(config.model.path, config.adapter.path);
+  const auto& mode = config.mode;
+  if (folder.empty()) {
+    if (mode.enabled) plan.set_mode(mode.spec, "");
+    return;
+  }
+  require(mode.enabled, ErrorKind::config, folder.string(),
+          ": late layers of this model vote (mode.json): mode.enabled = true trains them further; "
+          "a copy of the folder without mode.json trains the last layer alone");
+  methods::mode::ModeSpec stored = *read_mode_spec(folder);
+  stored.top_k = mode.spec.top_k;  // what is kept of the scores, the run may choose anew
+  require(stored == mode.spec, ErrorKind::config, folder.string(), ": its late layers vote by ",
+          methods::mode::to_json(stored), ", and [mode] asks for ",
+          methods::mode::to_json(mode.spec), "; make the section agree");
+  plan.set_mode(mode.spec, folder.string());
+}
+
 std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
   std::int64_t most = plan.student.max_positions;
   if (plan.teacher) most = std::min(most, plan.teacher->max_positions);
@@ -126,9 +150,11 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
   AdapterFolder(path, adapter, student);  // what engines would find, but before MPI
 }
 
-void EnginePlan::set_mode(const methods::mode::ModeSpec& spec) {
+void EnginePlan::set_mode(const methods::mode::ModeSpec& spec, const std::string& path) {
   methods::mode::check(spec, student);
   mode = spec;
+  mode_path = path;
+  if (!path.empty()) ModeFolder(path, spec, student);  // what engines would find, but before MPI
 }
 
 void EnginePlan::set_moc(const methods::moc::Spec& spec) {
@@ -189,7 +215,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
     if (teacher) model::make_shard(*teacher, rank, config.grid.tp, plan.loss_vocab);
   }
   plan.context = choose_context(config, plan);
-  if (config.mode.enabled) plan.set_mode(config.mode.spec);
+  set_votes(config, plan);
   plan.set_adapter(adapter_spec(config, plan), config.adapter.path);
   plan.set_moc(config.moc);
   check_also_trained(config.adapter.train, plan);

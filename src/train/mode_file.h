@@ -1,10 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "checkpoints/checkpoint_reader.h"
+#include "checkpoints/safetensors.h"
 #include "methods/mode/mode_spec.h"
 #include "model/spec.h"
+#include "model/weights.h"
 
 namespace fathom::train {
 
@@ -15,5 +19,31 @@ namespace fathom::train {
 /// last layer alone. Throws Error(io) if the checkpoint lacks one of them.
 void write_mode_file(checkpoints::CheckpointReader& reader, const std::string& mode,
                      const model::ModelSpec& model, const std::filesystem::path& folder);
+
+/// How the late layers of a folder vote: its mode.json; nothing if it has none. Throws Error(io)
+/// for a file that cannot be read as such.
+std::optional<methods::mode::ModeSpec> read_mode_spec(const std::filesystem::path& folder);
+
+/// The folder whose late layers vote when `adapter` (may be empty) is put on `model`: the adapter's
+/// if it has a mode.json, for its votes were trained with it, else the model's; empty without one.
+std::filesystem::path voting_folder(const std::filesystem::path& model,
+                                    const std::filesystem::path& adapter);
+
+/// What the late layers of a folder vote with, the model's final norm among it.
+class ModeFolder : public model::WeightSource {
+ public:
+  /// Throws Error(data) that lists what mode.safetensors lacks, has too much, or has in another
+  /// shape, given the folder's spec and the model.
+  ModeFolder(const std::filesystem::path& folder, const methods::mode::ModeSpec& spec,
+             const model::ModelSpec& model);
+
+  bool has(const std::string& parameter) const { return stored_.count(parameter) > 0; }
+  void read(const model::Parameter& parameter, const model::Piece& piece,
+            float* out) const override;
+
+ private:
+  checkpoints::SafetensorsReader reader_;
+  std::map<std::string, std::string> stored_;  // names in the file by those here
+};
 
 }  // namespace fathom::train

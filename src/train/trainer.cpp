@@ -14,6 +14,7 @@
 #include "methods/moc/spec_json.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
+#include "train/mode_report.h"
 #include "train/state_losses.h"
 
 namespace fathom::train {
@@ -42,6 +43,7 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       engine_(device, grid, config, plan, true,
               make_state_losses(device, grid, config, plan, spans_.get())),
       faults_(config.faults, grid.world().rank()),
+      shrink_(config.mode.shrink),
       writer_(config.run.dir, {.last = config.run.keep},
               [this](std::string_view stage) { faults_.reached(saved_step_, stage); }) {
   const bool first = grid.world().rank() == 0;
@@ -106,6 +108,8 @@ std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   const RunState state =
       parse_run_state(reader.manifest().run.state, (reader.folder() / "manifest.json").string());
   data_start_ = continued_data(state);
+  restore_depth(state, reader.folder().string());
+  shrink_.set_steps_below(state.mode_steps_below);
   std::string damage;
   try {
     // What a method learnt from other data starts anew with the data.
@@ -126,6 +130,15 @@ std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   resumed_ = state.step;
   evaluation_due_ = state.evaluation_due && !config_.data.eval.empty();
   return damage;
+}
+
+// Late layers that lost their vote before the checkpoint have none to read from it.
+void Trainer::restore_depth(const RunState& state, const std::string& origin) {
+  if (state.mode.empty() || !engine_.plan().mode) return;
+  const int k = methods::mode::parse_mode(state.mode, origin).k;
+  require(k <= config_.mode.spec.k, ErrorKind::config, origin, ": ", k,
+          " late layers vote here, and mode.k = ", config_.mode.spec.k, "; ask for ", k);
+  if (k != engine_.plan().mode->k) engine_.keep_late_layers(k);
 }
 
 void Trainer::settle_on(const checkpoints::CheckpointReader& reader) {
@@ -184,6 +197,7 @@ void Trainer::log_start() {
              " layers, ", plan.teacher->parameters(), " parameters in ",
              to_string(config_.teacher.dtype), ", stages ",
              pipeline::to_string(*plan.teacher_layers));
+  if (plan.mode) log_info(mode_parameters(plan));
   const data::DatasetReport& report = data_.train->report();
   log_info("data: ", report.kept, " of ", report.records, " records, longest ", report.longest,
            " tokens, ", report.truncated, " truncated, ", report.skipped + report.unlabelled,
@@ -257,6 +271,25 @@ void Trainer::add_terms(StepMetrics& metrics) {
   metrics.more.push_back({"spans_beyond_cut", static_cast<double>(counts.beyond_cut)});
 }
 
+// The earliest late layer's vote goes, for the steps to come, when its weight was small for long.
+void Trainer::shrink_depth(StepMetrics& metrics) {
+  if (!config_.mode.shrink.enabled()) return;
+  const int k = engine_.plan().mode->k;
+  const std::int64_t earliest = engine_.plan().student.layers - k + 1;
+  const std::string name = str("mode_weight_", earliest);
+  double weight = 0;
+  for (const methods::StateTerm& term : engine_.state_terms())
+    if (term.name == name) weight = term.sum / term.count;
+  metrics.more.push_back({"mode_k", static_cast<double>(k)});
+  std::int64_t goes = shrink_.observe(weight, k);
+  grid_.world().all_reduce(&goes, 1, comm::ReduceOp::max);
+  if (goes == 0) return;
+  engine_.keep_late_layers(k - 1);
+  log_info("layer ", earliest, " votes no longer: its mean weight, ", weight, " now, was below ",
+           config_.mode.shrink.below, " for ", config_.mode.shrink.steps, " steps; mode.k is ",
+           k - 1);
+}
+
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
@@ -283,6 +316,7 @@ StepMetrics Trainer::step() {
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
   metrics.remark = std::move(batches.remark);
+  shrink_depth(metrics);
   metrics.step = ++steps_done_;
   metrics.steps = config_.run.steps;
   metrics.tokens = work.tokens;
@@ -353,6 +387,7 @@ void Trainer::begin_save() {
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
   if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
+  state.mode_steps_below = shrink_.steps_below();
   if (engine_.plan().moc.enabled) state.moc = methods::moc::to_json(engine_.plan().moc);
   const MethodState method = source_->state();
   state.method = method.values;

@@ -63,11 +63,13 @@ class Trainer {
   std::optional<checkpoints::CheckpointReader> open_checkpoint(
       const checkpoints::OpenOptions& options);
   std::string resume_from(checkpoints::CheckpointReader& reader);
+  void restore_depth(const RunState& state, const std::string& origin);
   void settle_on(const checkpoints::CheckpointReader& reader);
   std::filesystem::path tokenizer_folder() const;
   void keep_tokenizer();
   void prepare_spans(const StepBatches& batches, StepClock clock);
   void add_terms(StepMetrics& metrics);
+  void shrink_depth(StepMetrics& metrics);
   void evaluate_if_due();
   void begin_save();
   void finish_save();
@@ -98,6 +100,7 @@ class Trainer {
   Engine engine_;
   FaultInjector faults_;
   std::unique_ptr<BatchSource> source_;
+  methods::mode::ShrinkWatch shrink_;
   checkpoints::CheckpointWriter writer_;
   std::unique_ptr<MetricSinks> sinks_;  // rank 0
   std::int64_t steps_done_ = 0;

@@ -4,6 +4,8 @@
 #include "kernels/gemm.h"
 #include "kernels/mixture.h"
 #include "methods/mode/late_vote.h"
+#include "methods/mode/shrink.h"
+#include "methods/mode/vote_loss.h"
 #include "tests/support/expect_error.h"
 
 namespace fathom::methods::mode {
@@ -86,7 +88,52 @@ TEST(Mode, ASpecIsKeptAsJson) {
       ErrorKind::io, [] { parse_mode("{\"k\": 3}", "here"); }, "here: not a mixture");
   expect_error(
       ErrorKind::io, [] { parse_mode(R"({"k":3,"top_k":0,"router":"x","norms":"own"})", "here"); },
-      "router = 'x' is neither learnt nor uniform");
+      "router = 'x' is none of learnt, uniform");
+}
+
+// Logits exist for a chunk of rows only, whatever k is.
+TEST(Mode, NoLayersLogitsExistForAllTokens) {
+  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const std::int64_t rows = 512, width = 8, vocab = 2048, k = 3, chunk = 32;
+  const auto trained = [&](Shape shape) {
+    const Tensor value = Tensor::empty(*device, shape);
+    kernels::fill(value, 0.1f);
+    return Var(value, std::make_shared<autograd::GradSlot>());
+  };
+  Votes votes;
+  for (int j = 0; j < k; ++j) votes.experts.push_back(trained({rows, width}));
+  votes.weights = trained({rows, k});
+  const Var head(Tensor::empty(*device, {vocab, width}));
+  kernels::fill(head.value, 0.2f);
+  const Tensor labels =
+      Tensor::from_host(*device, {rows}, std::vector<std::int32_t>(rows, std::int32_t{5}));
+  autograd::Tape tape;
+  device->reset_peak();
+  const std::size_t before = device->memory().in_use;
+  const VoteSums sums =
+      vote_loss(&tape, nullptr,
+                {.head = {.loss = {.ce_weight = 1.0f / rows}, .vocab = vocab, .chunk_rows = chunk},
+                 .distill_weight = 0.1f / rows},
+                votes, head, {}, labels);
+  EXPECT_EQ(sums.head.tokens, rows);
+  const std::size_t logits = (k + 1) * chunk * vocab * sizeof(float);
+  const std::size_t states = k * rows * width * sizeof(float);
+  const std::size_t results = (k + 2) * rows * kernels::kLossResults * sizeof(float);
+  EXPECT_LT(device->memory().peak - before, logits + states + results + 64 * 1024);
+  EXPECT_LT(logits, rows * vocab * sizeof(float)) << "or the bound says nothing";
+}
+
+TEST(Mode, KShrinksOneByOneWhenTheEarliestWeightStaysSmall) {
+  ShrinkWatch watch({.below = 0.1, .steps = 3, .least = 2});
+  std::vector<int> ks;
+  int k = 4;
+  for (const double weight : {.05, .05, .2, .05, .05, .05, .05, .05, .05, .0, .0, .0}) {
+    k -= watch.observe(weight, k);
+    ks.push_back(k);
+  }
+  EXPECT_EQ(ks, (std::vector<int>{4, 4, 4, 4, 4, 3, 3, 3, 2, 2, 2, 2}));
+  ShrinkWatch never({});
+  EXPECT_FALSE(never.observe(0, 4));
 }
 
 }  // namespace

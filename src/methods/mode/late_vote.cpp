@@ -13,14 +13,20 @@ namespace {
 
 constexpr double kLastWeight = 0.9;  // of the last layer before anything is learnt
 
-model::PartDeclaration whole(std::string name, Shape shape, bool owned) {
-  model::PartDeclaration part;
-  part.name = str(kMethodPrefix, "mode.", name);
-  part.shape = shape;
-  part.local_rows = shape[0];
-  part.pieces = {{.rows = shape[0], .columns = shape.dims() == 2 ? shape[1] : 1}};
-  part.owned = owned;
-  return part;
+const std::string kRouterWeight = str(kMethodPrefix, "mode.router.weight");
+const std::string kRouterBias = str(kMethodPrefix, "mode.router.bias");
+
+std::string norm_name(std::int64_t layer) {
+  return str(kMethodPrefix, "mode.norm.", layer);
+}
+
+// The same memory, and the same gradients, from a row on.
+Var rows_from(const Var& x, std::int64_t first) {
+  const auto cut = [&](const Tensor& tensor) {
+    return tensor.slice_rows(first, tensor.shape()[0] - first);
+  };
+  if (!x.needs_grad()) return Var(cut(x.value));
+  return Var(cut(x.value), std::make_shared<autograd::GradSlot>(cut(x.slot->grad())));
 }
 
 }  // namespace
@@ -36,6 +42,15 @@ void check(const ModeSpec& spec, const model::ModelSpec& model) {
           "in front of each layer are supported");
 }
 
+ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model) {
+  const std::int64_t norm = model.hidden * (model.norm == kernels::NormKind::layer ? 2 : 1);
+  const bool own = spec.norms == Norms::own;
+  ModeSize size;
+  size.added = (own ? (spec.k - 1) * norm : 0) + (spec.routed() ? spec.k * (model.hidden + 1) : 0);
+  size.trained = size.added + (spec.norms != Norms::none ? norm : 0);
+  return size;
+}
+
 bool is_last_norm(const std::string& name, const model::ModelSpec& model) {
   const std::string norm = model::names_of(model.family).final_norm;
   return name == norm + ".weight" || name == norm + ".bias";
@@ -43,6 +58,7 @@ bool is_last_norm(const std::string& name, const model::ModelSpec& model) {
 
 LateVote::LateVote(const ModeSpec& spec, const model::ModelSpec& model)
     : spec_(spec),
+      declared_k_(spec.k),
       layers_(model.layers),
       hidden_(model.hidden),
       biased_(model.norm == kernels::NormKind::layer) {
@@ -58,17 +74,20 @@ Site LateVote::site() const {
 
 void LateVote::declare(bool owned, model::ParameterSet& parameters) {
   if (spec_.routed()) {
-    parameters.declare(&router_weight_, {spec_.k, hidden_},
-                       {whole("router.weight", {spec_.k, hidden_}, owned)});
-    parameters.declare(&router_bias_, {spec_.k}, {whole("router.bias", {spec_.k}, owned)});
+    parameters.declare(&declared_router_.weight, {spec_.k, hidden_},
+                       {model::whole_part(kRouterWeight, {spec_.k, hidden_}, owned)});
+    parameters.declare(&declared_router_.bias, {spec_.k},
+                       {model::whole_part(kRouterBias, {spec_.k}, owned)});
   }
-  if (spec_.norms == Norms::none) return;
+  if (spec_.norms != Norms::own) return;
   norms_.resize(static_cast<std::size_t>(spec_.k - 1));
   for (std::size_t j = 0; j < norms_.size(); ++j) {
-    const std::string name = str("norm.", first() + 1 + static_cast<std::int64_t>(j));
-    parameters.declare(&norms_[j].weight, {hidden_}, {whole(name + ".weight", {hidden_}, owned)});
+    const std::string name = norm_name(first() + 1 + static_cast<std::int64_t>(j));
+    parameters.declare(&norms_[j].weight, {hidden_},
+                       {model::whole_part(name + ".weight", {hidden_}, owned)});
     if (biased_)
-      parameters.declare(&norms_[j].bias, {hidden_}, {whole(name + ".bias", {hidden_}, owned)});
+      parameters.declare(&norms_[j].bias, {hidden_},
+                         {model::whole_part(name + ".bias", {hidden_}, owned)});
   }
 }
 
@@ -78,10 +97,33 @@ void LateVote::initialise(const model::Stage& last) {
     if (biased_) copy_from_host(norm.bias.value, to_host(last.final_norm().bias.value));
   }
   if (!spec_.routed()) return;
-  kernels::fill(router_weight_.value, 0.0f);
-  std::vector<float> bias(static_cast<std::size_t>(spec_.k), 0.0f);
-  bias.back() = static_cast<float>(std::log(kLastWeight * (spec_.k - 1) / (1 - kLastWeight)));
-  copy_from_host(router_bias_.value, bias);
+  kernels::fill(declared_router_.weight.value, 0.0f);
+  std::vector<float> bias(static_cast<std::size_t>(declared_k_), 0.0f);
+  bias.back() = static_cast<float>(std::log(kLastWeight * (declared_k_ - 1) / (1 - kLastWeight)));
+  copy_from_host(declared_router_.bias.value, bias);
+}
+
+void LateVote::keep_last(int k, model::ParameterSet* last) {
+  FATHOM_CHECK(k >= 2 && k <= declared_k_, k, " of ", declared_k_, " late layers");
+  spec_.k = k;
+  if (last == nullptr) return;
+  const std::int64_t dropped = declared_k_ - k;
+  for (std::size_t j = 0; j < norms_.size(); ++j) {
+    const std::string name = norm_name(layers_ - declared_k_ + 1 + static_cast<std::int64_t>(j));
+    const std::int64_t rows = static_cast<std::int64_t>(j) < dropped ? hidden_ : 0;
+    last->leave_out(name + ".weight", rows);
+    if (biased_) last->leave_out(name + ".bias", rows);
+  }
+  if (!spec_.routed()) return;
+  last->leave_out(kRouterWeight, dropped);
+  last->leave_out(kRouterBias, dropped);
+  router_ = {rows_from(declared_router_.weight, dropped),
+             rows_from(declared_router_.bias, dropped)};
+}
+
+const model::NormWeights& LateVote::norm_of(const model::Stage& last, std::int64_t layer) const {
+  if (spec_.norms == Norms::shared) return last.final_norm();
+  return norms_[static_cast<std::size_t>(layer - (layers_ - declared_k_) - 1)];
 }
 
 Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
@@ -89,24 +131,35 @@ Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
   Votes votes;
   for (std::int64_t i = first() + 1; i < layers_; ++i) {
     Var x = state(i);
-    if (spec_.norms == Norms::own) {
-      const model::NormWeights& norm = norms_[static_cast<std::size_t>(i - first() - 1)];
+    if (spec_.norms != Norms::none) {
+      const model::NormWeights& norm = norm_of(last, i);
       x = autograd::norm(pass.tape, last.spec().norm, last.spec().norm_eps, x, norm.weight,
                          norm.bias);
     }
     votes.experts.push_back(last.project(pass, x));
   }
   votes.experts.push_back(last.project(pass, last_normed));
-  if (!spec_.routed()) {
-    votes.weights = Var(Tensor::empty(last_normed.value.device(),
-                                      {last_normed.value.rows(), std::int64_t{spec_.k}}));
-    kernels::fill(votes.weights.value, 1.0f / static_cast<float>(spec_.k));
+  if (spec_.routed()) {
+    votes.weights = weights(last, pass, state(first()));
     return votes;
   }
-  const Var scores = autograd::linear(pass.tape, state(first()), router_weight_,
-                                      autograd::WeightLayout::out_in, router_bias_);
-  votes.weights = autograd::topk_softmax(pass.tape, scores, spec_.kept());
+  votes.weights = Var(
+      Tensor::empty(last_normed.value.device(), {last_normed.value.rows(), std::int64_t{spec_.k}}));
+  kernels::fill(votes.weights.value, 1.0f / static_cast<float>(spec_.k));
   return votes;
+}
+
+Var LateVote::weights(const model::Stage& last, const model::Pass& pass, Var state) const {
+  if (spec_.router_input == RouterInput::rms) {
+    Var ones(Tensor::empty(state.value.device(), {hidden_}));
+    kernels::fill(ones.value, 1.0f);
+    state =
+        autograd::norm(pass.tape, kernels::NormKind::rms, last.spec().norm_eps, state, ones, Var());
+  }
+  const Router& router = spec_.k < declared_k_ ? router_ : declared_router_;
+  const Var scores = autograd::linear(pass.tape, state, router.weight,
+                                      autograd::WeightLayout::out_in, router.bias);
+  return autograd::topk_softmax(pass.tape, scores, spec_.kept());
 }
 
 Var mix(autograd::Tape* tape, const Votes& votes) {

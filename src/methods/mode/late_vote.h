@@ -12,6 +12,13 @@ namespace fathom::methods::mode {
 /// Throws Error(config) naming the key of [mode] that does not fit the model.
 void check(const ModeSpec& spec, const model::ModelSpec& model);
 
+/// Parameters of late layers that vote.
+struct ModeSize {
+  std::int64_t added = 0;    ///< that the model does not have: norms, router
+  std::int64_t trained = 0;  ///< the model's final norm among them
+};
+ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model);
+
 /// Whether a parameter is the final norm, which the last layer's expert is.
 bool is_last_norm(const std::string& name, const model::ModelSpec& model);
 
@@ -47,6 +54,11 @@ class LateVote {
   /// 0.9 and the others the rest, whatever the token. Last stage only.
   void initialise(const model::Stage& last);
 
+  /// Leaves only the last k layers with a vote, 2 <= k <= the number declared: what the others had
+  /// is left out of the set, and the router reads the state before the layers that remain. `last`
+  /// is null on stages but the last.
+  void keep_last(int k, model::ParameterSet* last);
+
   /// The votes of some rows from `state(i)` = H_i [m, hidden], layers counted from 1 and
   /// H_0 the embedding, and the last layer's normed state. Last stage only; collective over the
   /// tensor group.
@@ -56,12 +68,20 @@ class LateVote {
 
  private:
   std::int64_t first() const { return layers_ - spec_.k; }  // the layer whose state is routed
+  const model::NormWeights& norm_of(const model::Stage& last, std::int64_t layer) const;
+  autograd::Var weights(const model::Stage& last, const model::Pass& pass,
+                        autograd::Var state) const;
 
   ModeSpec spec_;
+  int declared_k_;
   std::int64_t layers_, hidden_;
   bool biased_;                            // norms of the model have a bias
-  std::vector<model::NormWeights> norms_;  // of layers first() + 1 to layers_ - 1
-  autograd::Var router_weight_, router_bias_;
+  std::vector<model::NormWeights> norms_;  // of the layers declared, the last one's excepted
+  struct Router {
+    autograd::Var weight, bias;
+  };
+  Router declared_router_;  // of the layers declared
+  Router router_;           // of those that vote, the last rows of the same memory
 };
 
 /// sum of G_i times expert i.

@@ -11,10 +11,17 @@ enum class Router {
   uniform,  ///< 1 / k
 };
 
+/// What the router reads of the state before the late layers.
+enum class RouterInput {
+  raw,  ///< the residual stream itself
+  rms,  ///< divided by its root mean square: a few tokens of some models have huge states
+};
+
 /// What stands between a late layer and the head.
 enum class Norms {
-  own,   ///< a trainable norm for each layer, the last one's being the model's final norm
-  none,  ///< nothing but the model's final norm behind the last layer
+  own,     ///< a trainable norm for each layer, the last one's being the model's final norm
+  shared,  ///< the model's final norm, trainable, behind each of them: the logit lens
+  none,    ///< nothing but the model's final norm behind the last layer
 };
 
 /// Mixture of depths experts: the last k layers vote on the next token.
@@ -22,6 +29,7 @@ struct ModeSpec {
   int k = 3;      ///< late layers
   int top_k = 0;  ///< largest router scores that are kept for a token; 0: all
   Router router = Router::learnt;
+  RouterInput router_input = RouterInput::raw;
   Norms norms = Norms::own;
 
   /// Whether there is anything to learn about the weights.
