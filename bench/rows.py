@@ -138,6 +138,18 @@ def mixture_of_control(setup):
                rounds=20, pairs=[(ours.name, plain.name), (ours.name, frozen.name)], memory=True)
 
 
+def late_votes(setup):
+    """The late layers' divergence takes two more products with the head for each of the k - 1."""
+    lora_only = [*LORA, "--adapter.rank=8"]
+    mode = [*lora_only, "--mode.enabled=true", "--mode.k=3"]
+    plain = tuning_step(setup, "LoRA", *lora_only)
+    without = tuning_step(setup, "LoRA + MoDE, k = 3, lambda = 0", *mode, "--mode.lambda=0")
+    distilled = tuning_step(setup, "LoRA + MoDE, k = 3, lambda = 0.1", *mode)
+    return Row("mode-smollm2", f"Late layers that vote, beside LoRA of rank 8 on {TUNED_MODEL}",
+               [[plain, without, distilled]], rounds=20,
+               pairs=[(without.name, plain.name), (distilled.name, plain.name)], memory=True)
+
+
 def decoding(setup, dtype):
     from tokenizers import Tokenizer
     folder = setup.models / "smollm2"
@@ -191,7 +203,7 @@ def all_rows(setup):
     if setup.bf16:
         rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
     rows += [divergence(setup, name) for name in DIVERGENCES]
-    rows += [lora(setup), control(setup), mixture_of_control(setup)]
+    rows += [lora(setup), control(setup), mixture_of_control(setup), late_votes(setup)]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
     rows += [sampling(setup, 16), sampling(setup, 32)]
     return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])

@@ -15,6 +15,7 @@ struct Entry {
 };
 
 constexpr std::array kDiagnoses = {
+    Entry{"depth", diagnose_depth},
     Entry{"moc", diagnose_moc},
 };
 

@@ -1,6 +1,7 @@
 #include "launch/options/diagnose.h"
 
 #include "launch/options/commands.h"
+#include "launch/options/diagnose_depth.h"
 #include "launch/options/diagnose_moc.h"
 
 namespace fathom::options {
@@ -12,7 +13,7 @@ const Command diagnose_command = {
     .example = "fathom diagnose moc runs/moc --output=report"};
 
 const std::vector<Command>& diagnoses() {
-  static const std::vector<Command> all = {diagnose_moc_command};
+  static const std::vector<Command> all = {diagnose_depth_command, diagnose_moc_command};
   return all;
 }
 
