@@ -160,6 +160,8 @@ std::string draw(const HeatMap& map) {
                wide, "\" height=\"", high, "\" fill=\"",
                std::isfinite(value) ? colour(range.share(value)) : "#bbb", "\"/>\n");
   }
+  svg += str("<rect x=\"", kLeft, "\" y=\"", kTop, "\" width=\"", kPlotWidth, "\" height=\"",
+             kPlotHeight, "\" fill=\"none\" stroke=\"#333\"/>\n");
   for (std::size_t r = 0; r < map.rows.size(); r += every(map.rows.size(), kPlotHeight))
     svg += text(kLeft - 8, kTop + (static_cast<double>(r) + 0.5) * high + 4, "end", map.rows[r]);
   for (std::size_t c = 0; c < map.columns.size(); c += every(2 * map.columns.size(), kPlotWidth))

@@ -88,7 +88,7 @@ TEST(Svg, LinesKeepTheirPlaceAndBreakWhereNothingIs) {
 TEST(Svg, AMapHasACellForEachValue) {
   const std::string svg =
       svg_page({HeatMap{"m", "x", "y", {"a", "b"}, {"c", "d", "e"}, {0, 1, 2, 3, 4, NAN}}});
-  EXPECT_EQ(count(svg, "<rect x="), 6u + 5u) << "cells and the key";
+  EXPECT_EQ(count(svg, "<rect x="), 6u + 1u + 5u) << "cells, frame and key";
   EXPECT_EQ(count(svg, "#bbb"), 1u);
   EXPECT_EQ(count(svg, "rgb(255,255,255)"), 2u) << "the least, in the map and in the key";
   EXPECT_EQ(count(svg, "rgb(8,48,107)"), 2u) << "the largest";

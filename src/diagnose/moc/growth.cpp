@@ -137,7 +137,10 @@ void Growth::report(Report& report) const {
                controls_.alpha * own + (routes ? (1 - controls_.alpha) * site.most : 0)});
   }
   report.tables.push_back(std::move(table));
-  if (controls_.moc) report_operator_norms(report);
+  if (controls_.moc) {
+    report_operator_norms(report);
+    report_routed_norms(report);
+  }
   report.checks.push_back(check("growth",
                                 "every token: |x'| <= (1 + |f(x)|/|x| + alpha G + (1 - alpha) sum "
                                 "pi_k G_k) |x| (Proposition 4.2)",
@@ -163,6 +166,24 @@ void Growth::report_operator_norms(Report& report) const {
   report.checks.push_back({"operator_norms",
                            "mean over sites: sum pi_k G_k <= G_t (condition of Proposition 4.2)",
                            routed / count, own / count, routed <= own * rounded});
+}
+
+void Growth::report_routed_norms(Report& report) const {
+  LineChart chart{"Proposition 4.2: own and routed operator norms", "layer", "norm", {}};
+  for (const BlockSite site : {BlockSite::attention, BlockSite::mlp}) {
+    Line own{str("own, ", to_string(site)), {}, {}};
+    Line routed{str("routed, ", to_string(site)), {}, {}, true};
+    for (std::size_t i = site_index(0, site); i < sites_.size(); i += 2) {
+      if (sites_[i].groups == 0) continue;
+      for (Line* line : {&own, &routed}) line->x.push_back(static_cast<double>(layer_of(i)));
+      own.y.push_back(controls_.norm(i));
+      routed.y.push_back(sites_[i].routed / sites_[i].groups);
+    }
+    if (own.x.empty()) continue;
+    chart.lines.push_back(std::move(own));
+    chart.lines.push_back(std::move(routed));
+  }
+  report.pictures.emplace_back(std::move(chart));
 }
 
 void Growth::report_picture(Report& report) const {

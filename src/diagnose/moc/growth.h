@@ -22,7 +22,7 @@ class Growth {
 
   void add(const Passage& passage, const std::vector<SiteRecord>& records);
 
-  /// Table "growth", a picture, and the checks "operator_norms" (mixture of control only),
+  /// Table "growth", pictures, and the checks "operator_norms" (mixture of control only),
   /// "growth" (every token by its own |f(x)| / |x|) and "control" (|c(x)| of every token against
   /// its part of that bound).
   void report(Report& report) const;
@@ -40,6 +40,7 @@ class Growth {
   };
   void add_token(const SiteRecord& record, std::int64_t token, double bound, double rounding);
   void report_operator_norms(Report& report) const;
+  void report_routed_norms(Report& report) const;
   void report_picture(Report& report) const;
   double factor(std::size_t site, bool parallel) const;
   Check check(const char* name, const char* statement, const Worst& worst) const;
