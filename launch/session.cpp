@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "core/stop_signal.h"
 #include "kernels/threads.h"
 
 namespace fathom::launch {
@@ -28,6 +29,12 @@ void report(int rank, const std::string& message) {
             << std::endl;
 }
 
+int report_stop(int signal) {
+  log_info("stopped by ", stop_signal_name(signal),
+           " before the end; the same command starts anew");
+  return kStoppedExitCode;
+}
+
 int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body) {
   comm::MpiSession session;
   const int rank = session.world().rank();
@@ -40,6 +47,8 @@ int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession
   try {
     comm::check_rank_count(session.launch(), session.world().size(), static_cast<int>(ranks));
     return body(session);
+  } catch (const Stopped& asked) {
+    return report_stop(asked.signal);
   } catch (const Error& error) {
     return failed(error.kind(), str(to_string(error.kind()), ": ", error.what()));
   } catch (const std::bad_alloc&) {

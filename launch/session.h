@@ -18,8 +18,12 @@ int launched_rank();
 /// which all ranks share is seen once and one that a single rank has is seen too.
 void report(int rank, const std::string& message);
 
+/// Says that a command was stopped before it had anything to show; the exit code for it.
+int report_stop(int signal);
+
 /// Starts MPI, checks that `ranks` came up, and runs the body. An error on any rank ends the whole
-/// job with that error's exit code. Returns the body's exit code.
+/// job with that error's exit code. Returns the body's exit code, or kStoppedExitCode for a body
+/// that throws Stopped on every rank.
 int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body);
 
 /// Sets this rank's thread count: `wanted`, or by default the cores that it is bound to, divided by

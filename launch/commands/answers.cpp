@@ -63,6 +63,7 @@ SeedAnswers ask(train::Engine& engine, const AnswerPlan& plan, int seed) {
                                  .max_new = plan.options.sampling.max_new,
                                  .stop_ids = plan.stop_ids,
                                  .batch = plan.batch,
+                                 .stoppable = true,
                                  .vote = engine.vote()});
   const auto& questions = plan.prompts.questions;
   SeedAnswers result{.seed = seed};

@@ -4,12 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.h"
-#include "eval/token_metrics.h"
+#include "core/stop_signal.h"
 #include "launch/commands/answers.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
-#include "train/trainer.h"
+#include "launch/watched_world.h"
+#include "train/evaluation.h"
+#include "train/make_source.h"
 
 namespace fathom::launch {
 namespace {
@@ -37,15 +39,9 @@ EvaluationPlan make_plan(const options::EvaluateRequest& request) {
 // Collective.
 json score_records(train::Engine& engine, const options::EvaluateRequest& request,
                    const data::Dataset& set) {
-  comm::ProcessGrid& grid = engine.grid();
   const data::EvalBatches batches(set, request.batch,
                                   std::int64_t{request.batches} * request.batch);
-  const auto share = data::share_of(batches.micro_batches(), grid.place().dp, grid.shape().dp);
-  std::vector<data::MicroBatch> slots;
-  for (std::int64_t slot = 0; slot < share.slots; ++slot)
-    slots.push_back(batches.slot(share, slot));
-  const model::LossSums sums = engine.evaluate(std::move(slots));
-  const eval::TokenMetrics metrics{sums.cross_entropy, sums.tokens, sums.correct};
+  const eval::TokenMetrics metrics = train::evaluate(engine, batches);
   return {{"loss", metrics.loss()},
           {"perplexity", metrics.perplexity()},
           {"accuracy", metrics.accuracy()},
@@ -57,7 +53,8 @@ int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
              const EvaluationPlan& plan) {
   choose_threads(session, request.ranks.threads);
   const auto device = make_cpu_device();
-  comm::ProcessGrid grid(session.world(),
+  WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
   const bool first = session.world().rank() == 0;
   std::unique_ptr<data::Dataset> set;
@@ -83,6 +80,7 @@ int evaluate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  catch_stop_signals();
   const EvaluationPlan plan = make_plan(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;
   return run_distributed(

@@ -6,12 +6,14 @@
 #include <sstream>
 
 #include "core/log.h"
+#include "core/stop_signal.h"
 #include "core/timer.h"
 #include "data_tools/text/prompt_template.h"
 #include "generate/generator.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
+#include "launch/watched_world.h"
 
 namespace fathom::launch {
 namespace {
@@ -69,6 +71,7 @@ generate::GeneratorOptions generator_options(const options::GenerateRequest& req
   result.sampling = request.sampling.with_seed(request.seed);
   result.max_new = request.sampling.max_new;
   result.batch = request.batch;
+  result.stoppable = true;
   if (!request.ignore_eos) {
     result.stop_ids = spec.eos_ids;
     if (encoder.chat) result.stop_ids.push_back(encoder.chat->end_id());
@@ -106,7 +109,8 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
         const SourcePlan& source) {
   choose_threads(session, request.ranks.threads);
   const auto device = make_cpu_device();
-  comm::ProcessGrid grid(session.world(),
+  WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(),
                          {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp});
   const auto tokenizer = data::Tokenizer::load(source.tokenizer);
   require(tokenizer->vocab_size() <= source.plan.student.vocab, ErrorKind::data,
@@ -149,6 +153,7 @@ int generate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  catch_stop_signals();
   const SourcePlan source = open_source(request.source, request.ranks);
   return run_distributed(request.ranks.tp * request.ranks.pp,
                          [&](comm::MpiSession& session) { return run(session, request, source); });

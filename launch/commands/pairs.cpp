@@ -4,9 +4,11 @@
 #include <iostream>
 
 #include "core/log.h"
+#include "core/stop_signal.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
+#include "launch/watched_world.h"
 #include "train/answer_writer.h"
 #include "train/make_source.h"
 #include "train/pair_source.h"
@@ -85,7 +87,8 @@ int run(comm::MpiSession& session, const Plan& plan) {
   choose_threads(session, plan.request.ranks.threads);
   const auto device = make_cpu_device();
   const options::Ranks& ranks = plan.request.ranks;
-  comm::ProcessGrid grid(session.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp});
+  WatchedWorld watched = watch_calls(session, ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp});
   const bool first = session.world().rank() == 0;
   // Only the prompts are used: a long response does not matter.
   const auto prompts = train::open_dataset(
@@ -114,6 +117,7 @@ int pairs_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  catch_stop_signals();
   const Plan plan = make_plan(request);
   const options::Ranks& ranks = request.ranks;
   return run_distributed(ranks.tp * ranks.pp * ranks.dp,

@@ -5,18 +5,23 @@
 #include <unistd.h>
 
 #include "core/log.h"
+#include "core/stop_signal.h"
 #include "data/spans/open_span_source.h"
 #include "data_tools/spans/build_spans.h"
 #include "data_tools/spans/compare_spans.h"
 #include "data_tools/spans/show_spans.h"
 #include "launch/commands/commands.h"
+#include "launch/session.h"
 
 namespace fathom::launch {
 namespace {
 
 using data::spans::Extractor;
 
+// Called between the batches of records, which is where a build can stop.
 void show_progress(const data_tools::SpanProgress& progress) {
+  if (const int signal = stop_signal(); signal != 0 && progress.records < progress.all_records)
+    throw Stopped{signal};
   if (!on_terminal()) return;
   const auto rate = static_cast<double>(progress.tokens) / progress.seconds;
   const double left = static_cast<double>(progress.all_records - progress.records) *
@@ -27,6 +32,7 @@ void show_progress(const data_tools::SpanProgress& progress) {
 }
 
 int build(const options::SpansRequest& request) {
+  catch_stop_signals();
   const auto tokens = data::TokenFile::open(request.tokens);
   const auto tokenizer = data::Tokenizer::load(request.tokenizer);
   const auto extractor = std::make_shared<const Extractor>(request.model);
@@ -70,7 +76,11 @@ int spans_command(const Arguments& arguments) {
   }
   switch (request.action) {
     case options::SpansAction::build:
-      return build(request);
+      try {
+        return build(request);
+      } catch (const Stopped& asked) {
+        return report_stop(asked.signal);
+      }
     case options::SpansAction::show:
       return show(request);
     case options::SpansAction::inspect:

@@ -1,15 +1,14 @@
 #include "launch/options/train.h"
 
-#include <ctime>
 #include <iostream>
 #include <optional>
 
-#include "comm/watched_communicator.h"
 #include "core/log.h"
 #include "core/stop_signal.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/dry_run.h"
 #include "launch/session.h"
+#include "launch/watched_world.h"
 #include "train/memory_report.h"
 #include "train/trainer.h"
 
@@ -20,38 +19,18 @@ std::size_t bytes_of(double gib) {
   return static_cast<std::size_t>(gib * (1 << 30));
 }
 
-/// Where this rank's watchdog writes: one folder for each start of a run, named by rank 0's clock.
-comm::Watchdog::Place watched_place(comm::MpiSession& session, const std::string& run) {
-  char when[32] = "";
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  std::strftime(when, sizeof when, "%Y-%m-%dT%H.%M.%SZ", gmtime_r(&now, &utc));
-  const std::string start = session.world().broadcast_text(when, 0);
-  return {.rank = session.world().rank(),
-          .ranks = session.world().size(),
-          .host = session.host(),
-          .folder = std::filesystem::path(run) / "hang" / start};
-}
-
 int train(comm::MpiSession& session, const train::TrainConfig& config, bool memory,
           const train::EnginePlan& plan) {
   logger().set_quiet(config.run.quiet);
   for (const RankPlace& place : choose_threads(session, config.run.threads))
     log_info(to_string(place));
   const auto device = make_cpu_device(bytes_of(config.run.memory_limit_gib));
-  std::optional<comm::Watchdog> watchdog;
-  std::unique_ptr<comm::Communicator> watched;
-  if (config.run.watchdog_seconds > 0) {
-    watchdog.emplace(watched_place(session, config.run.dir),
-                     comm::Watchdog::Seconds(config.run.watchdog_seconds),
-                     [&] { session.abort(exit_code(ErrorKind::comm)); });
-    if (session.world().size() > 1) watched = comm::watch(session.world(), *watchdog);
-  }
-  comm::ProcessGrid grid(watched ? *watched : session.world(),
+  WatchedWorld watched(session, config.run.watchdog_seconds, config.run.dir);
+  comm::ProcessGrid grid(watched.world(),
                          {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
   train::TrainerHooks hooks;
   hooks.config_text = options::to_text(config);
-  hooks.watchdog = watchdog ? &*watchdog : nullptr;
+  hooks.watchdog = watched.watchdog();
   hooks.check_resume = [&](const std::string& stored) {
     const auto was = options::config_from_text(stored, "the checkpoint's recipe");
     for (const options::Change& change : options::check_resume(was, config))

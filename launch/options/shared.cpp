@@ -37,6 +37,12 @@ void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
   table.add("threads", ranks.threads,
             {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
              .range = within(0, 4096)});
+  table.add(
+      "watchdog-seconds", ranks.watchdog_seconds,
+      {.help = "End the job when ranks wait for another one this long; their reports in hang/ "
+               "name it. Must be longer than loading the model takes. 0 waits forever.",
+       .unit = "seconds",
+       .range = at_least(0)});
 }
 
 }  // namespace fathom::options

@@ -20,12 +20,13 @@ void describe_source(OptionTable& table, ModelSource& source);
 /// Throws Error(usage) unless exactly one of --model and --checkpoint is given.
 void check_source(const ModelSource& source);
 
-/// --tp, --pp, --dp and --threads.
+/// --tp, --pp, --dp, --threads and --watchdog-seconds.
 struct Ranks {
   int tp = 1;
   int pp = 1;
   int dp = 1;
-  int threads = 0;  ///< per rank; 0: the cores this rank is bound to
+  int threads = 0;                   ///< per rank; 0: the cores this rank is bound to
+  double watchdog_seconds = 1800.0;  ///< 0: none
 };
 
 void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp);

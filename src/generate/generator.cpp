@@ -1,7 +1,9 @@
 #include "generate/generator.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "comm/stop_vote.h"
 #include "generate/stage_decoder.h"
 #include "generate/stage_link.h"
 
@@ -21,8 +23,15 @@ class Session {
         link_(pp, limits.groups),
         on_their_way_(static_cast<std::size_t>(limits.groups)) {}
 
-  std::vector<Continuation> run(const TokenCallback& on_token) {
-    while (!roster_.finished()) {
+  /// Continuations of all prompts; nothing when `stop` said so first, which is asked every
+  /// kRoundsBetweenVotes rounds. No message is on its way afterwards.
+  std::optional<std::vector<Continuation>> run(const TokenCallback& on_token,
+                                               const std::function<bool()>& stop) {
+    for (std::int64_t round = 0; !roster_.finished(); ++round) {
+      if (stop && round % kRoundsBetweenVotes == 0 && stop()) {
+        drain();
+        return std::nullopt;
+      }
       for (std::size_t group = 0; group < on_their_way_.size(); ++group) {
         Step& step = on_their_way_[group];
         if (!step.empty()) finish(static_cast<int>(group), step, on_token);
@@ -34,6 +43,13 @@ class Session {
   }
 
  private:
+  // Takes in the steps on their way, so that no rank is left with a message that nobody receives.
+  void drain() {
+    for (std::size_t group = 0; group < on_their_way_.size(); ++group)
+      if (const Step& step = on_their_way_[group]; !step.empty())
+        link_.take_choices(static_cast<int>(group), step.prompts.size());
+  }
+
   void start(int group, const Step& step) {
     Tensor x;
     if (!link_.is_first())
@@ -115,9 +131,28 @@ RosterLimits Generator::limits(const std::vector<Prompt>& prompts) const {
 std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts,
                                               const TokenCallback& on_token) {
   check(prompts);
-  if (prompts.empty()) return {};
-  return Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts), options_.vote)
-      .run(on_token);
+  int signal = 0;
+  const auto stop = [&] {
+    signal = comm::vote_to_stop(grid_.world(), true).signal;
+    return signal != 0;
+  };
+  std::optional<std::vector<Continuation>> texts(std::in_place);
+  if (!prompts.empty())
+    texts = Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts), options_.vote)
+                .run(on_token, options_.stoppable ? std::function<bool()>(stop) : nullptr);
+  if (!texts) throw Stopped{signal};
+  if (options_.stoppable) wait_for_replicas();
+  return std::move(*texts);
+}
+
+// Replicas do unlike amounts of work: one that is done votes on until all are, or stops with those
+// that are not.
+void Generator::wait_for_replicas() {
+  for (;;) {
+    const comm::StopVote agreed = comm::vote_to_stop(grid_.world());
+    if (!agreed.busy) return;
+    if (agreed.signal != 0) throw Stopped{agreed.signal};
+  }
 }
 
 }  // namespace fathom::generate

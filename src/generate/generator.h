@@ -18,10 +18,18 @@ struct GeneratorOptions {
   std::vector<std::int32_t> stop_ids = {};
   std::int64_t batch = 8;           ///< sequences that run together
   std::int64_t prompt_rows = 2048;  ///< tokens of new prompts that one step takes in, at least one
+  /// Whether generate() is given up when any rank of the grid was asked to stop. It is then
+  /// collective over the whole grid.
+  bool stoppable = false;
   /// Late layers that decide on each token together; null for the last layer alone. Must outlive
   /// the generator.
   const methods::mode::LateVote* vote = nullptr;
 };
+
+/// Tokens of each running sequence between two looks at whether to stop: so few that a cluster's
+/// usual notice of minutes suffices, so many that the stages of a pipeline, which meet for it, lose
+/// less than a hundredth of their time.
+inline constexpr int kRoundsBetweenVotes = 128;
 
 /// Called for every new token, in the order in which each sequence grows: (number of the prompt,
 /// token).
@@ -39,7 +47,9 @@ class Generator {
   /// Continuations in the order of the prompts, the same on every rank. Collective over tensor and
   /// pipeline axis, with the same prompts on each of their ranks; data-parallel ranks are on their
   /// own. Throws Error(data) naming a prompt that is empty, has ids outside the vocabulary, or
-  /// leaves no room in the model's context, and Error(numeric) for logits that are not finite.
+  /// leaves no room in the model's context, and Error(numeric) for logits that are not finite. With
+  /// `stoppable`, throws Stopped on every rank of the grid, within kRoundsBetweenVotes tokens of a
+  /// sequence, unless all ranks are done by then.
   std::vector<Continuation> generate(const std::vector<Prompt>& prompts,
                                      const TokenCallback& on_token = {});
 
@@ -47,6 +57,7 @@ class Generator {
   std::int64_t context() const;
   void check(const std::vector<Prompt>& prompts) const;
   RosterLimits limits(const std::vector<Prompt>& prompts) const;
+  void wait_for_replicas();
 
   const model::Stage& stage_;
   comm::ProcessGrid& grid_;

@@ -13,6 +13,7 @@ namespace {
 
 generate::GeneratorOptions completed(generate::GeneratorOptions options,
                                      const data::Dataset& dataset, const model::ModelSpec& spec) {
+  options.stoppable = true;
   // The last token is a label only and takes no position.
   options.context = std::min(dataset.context() + 1, spec.max_positions);
   options.stop_ids = spec.eos_ids;

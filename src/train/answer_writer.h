@@ -35,7 +35,8 @@ class AnswerWriter {
   /// Prompts with their answers in the order of the samples, on every rank. Left out are samples
   /// that have no prompt, whose prompt leaves no room for an answer in the context, and whose
   /// answer is padding alone or has an id that the tokenizer lacks. Collective over the grid, with
-  /// the same samples on every rank.
+  /// the same samples on every rank. Throws Stopped on every rank, as if it had not been called,
+  /// when any was asked to stop.
   std::vector<methods::distill::AnsweredPrompt> write(const std::vector<Sample>& samples);
 
   const Totals& totals() const { return totals_; }

@@ -4,14 +4,15 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <utility>
 
+#include "comm/stop_vote.h"
 #include "core/log.h"
 #include "core/memory_usage.h"
-#include "core/stop_signal.h"
 #include "core/timer.h"
-#include "eval/token_metrics.h"
 #include "kernels/peak.h"
 #include "methods/moc/spec_json.h"
+#include "train/evaluation.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
 #include "train/mode_report.h"
@@ -19,9 +20,6 @@
 
 namespace fathom::train {
 namespace {
-
-/// Micro-batches of an evaluation between two looks at the stop signal, for each pipeline stage.
-constexpr std::int64_t kEvalPart = 16;
 
 std::string seconds_text(double seconds) {
   char text[32];
@@ -329,25 +327,13 @@ StepMetrics Trainer::step() {
   return metrics;
 }
 
-std::optional<EvalMetrics> Trainer::evaluate() {
+EvalMetrics Trainer::evaluate() {
   FATHOM_CHECK(eval_batches_ != nullptr, "there is no evaluation set");
   const auto phase = watch("evaluate", config_.run.watchdog_eval_seconds);
   note("evaluate", steps_done_);
   const Timer timer;
-  const data::Share share =
-      data::share_of(eval_batches_->micro_batches(), grid_.place().dp, grid_.shape().dp);
-  // In parts, so that a request to stop is met soon; each long enough to keep the stages busy.
-  const std::int64_t part = kEvalPart * grid_.shape().pp;
-  eval::TokenMetrics totals;
-  for (std::int64_t begin = 0; begin < share.slots; begin += part) {
-    if (asked_to_stop()) return std::nullopt;
-    std::vector<data::MicroBatch> slots;
-    for (std::int64_t slot = begin; slot < std::min(begin + part, share.slots); ++slot)
-      slots.push_back(eval_batches_->slot(share, slot));
-    const model::LossSums sums = engine_.evaluate(
-        std::move(slots), [&](const pipeline::Action&) { note("evaluate", steps_done_); });
-    totals += {sums.cross_entropy, sums.tokens, sums.correct};
-  }
+  const eval::TokenMetrics totals = train::evaluate(
+      engine_, *eval_batches_, [&](const pipeline::Action&) { note("evaluate", steps_done_); });
   return EvalMetrics{.step = steps_done_,
                      .loss = totals.loss(),
                      .perplexity = totals.perplexity(),
@@ -358,18 +344,10 @@ std::optional<EvalMetrics> Trainer::evaluate() {
 
 void Trainer::evaluate_if_due() {
   if (!evaluation_due_) return;
-  const auto metrics = evaluate();
-  if (!metrics) return;
-  source_->evaluated(metrics->loss);
-  if (sinks_) sinks_->evaluation(*metrics);
+  const EvalMetrics metrics = evaluate();
+  source_->evaluated(metrics.loss);
+  if (sinks_) sinks_->evaluation(metrics);
   evaluation_due_ = false;
-}
-
-bool Trainer::asked_to_stop() {
-  std::int64_t signal = stop_signal();
-  grid_.world().all_reduce(&signal, 1, comm::ReduceOp::max);
-  stop_signal_ = static_cast<int>(signal);
-  return stop_signal_ != 0;
 }
 
 void Trainer::begin_save() {
@@ -424,38 +402,44 @@ void Trainer::report_save(const checkpoints::SaveResult& result) {
 
 RunEnd Trainer::run() {
   const RunConfig& run = config_.run;
-  bool first = true;
   if (steps_done_ >= run.steps)
     log_info("the run is complete: ", steps_done_, " of ", run.steps, " steps are done");
   if (eval_batches_ && !resumed_) evaluation_due_ = true;
-  if (asked_to_stop()) return stop();
-  evaluate_if_due();
-  while (steps_done_ < run.steps && stop_signal_ == 0) {
-    const StepMetrics metrics = step();
-    if (first) log_saved_bytes();
-    first = false;
-    if (sinks_) sinks_->step(metrics);
-    const Timer timer;
-    const auto saved = writer_.try_finish(grid_.world());
-    save_wait_ += timer.seconds();
-    if (saved) report_save(*saved);
-    const bool last = steps_done_ == run.steps;
-    const auto due = [&](int every) { return last || (every > 0 && steps_done_ % every == 0); };
-    evaluation_due_ = eval_batches_ && due(run.eval_every);
-    if (stop_signal_ == 0) evaluate_if_due();
-    if (stop_signal_ == 0 && due(run.save_every)) begin_save();
+  try {
+    comm::stop_if_asked(grid_.world());
+    evaluate_if_due();
+    while (steps_done_ < run.steps) advance();
+  } catch (const Stopped& asked) {
+    return stop(asked.signal);
   }
-  if (stop_signal_ != 0) return stop();
   finish_save();
   return RunEnd::complete;
 }
 
-RunEnd Trainer::stop() {
+// One step with what follows it. Throws Stopped as soon as what is done can be saved as it is.
+void Trainer::advance() {
+  const RunConfig& run = config_.run;
+  const StepMetrics metrics = step();
+  if (std::exchange(first_step_, false)) log_saved_bytes();
+  if (sinks_) sinks_->step(metrics);
+  const Timer timer;
+  const auto saved = writer_.try_finish(grid_.world());
+  save_wait_ += timer.seconds();
+  if (saved) report_save(*saved);
+  const bool last = steps_done_ == run.steps;
+  const auto due = [&](int every) { return last || (every > 0 && steps_done_ % every == 0); };
+  evaluation_due_ = eval_batches_ && due(run.eval_every);
+  if (stop_signal_ != 0) throw Stopped{stop_signal_};
+  evaluate_if_due();
+  if (due(run.save_every)) begin_save();
+}
+
+RunEnd Trainer::stop(int signal) {
   finish_save();
   if (saved_step_ != steps_done_) begin_save();
   finish_save();
   if (steps_done_ >= config_.run.steps && !evaluation_due_) return RunEnd::complete;
-  log_info("stopped by ", stop_signal_name(stop_signal_), " after step ", steps_done_, " of ",
+  log_info("stopped by ", stop_signal_name(signal), " after step ", steps_done_, " of ",
            config_.run.steps, "; the same command goes on from here");
   return RunEnd::stopped;
 }

@@ -42,23 +42,23 @@ class Trainer {
           const EnginePlan& plan, TrainerHooks hooks);
 
   /// Trains to run.steps; evaluates, saves and logs as the configuration says. When a signal asked
-  /// any rank to stop, all of them stop after the step, or part of an evaluation, that they are in,
-  /// and save; the run that goes on from there is the one that was never stopped.
+  /// any rank to stop, all of them stop after the step, the part of an evaluation, or a number of
+  /// tokens of the text that they are in, and save; the run that goes on from there is the one that
+  /// was never stopped.
   RunEnd run();
 
   /// One optimizer step. Throws Error(numeric) on every rank, before any update, when a loss or a
-  /// gradient of any rank is not finite.
+  /// gradient of any rank is not finite. Throws Stopped while it writes text; it is then as if the
+  /// step had not begun.
   StepMetrics step();
 
-  /// The evaluation set once, or its first eval_batches micro-batches; nothing if the run was asked
-  /// to stop before the end.
-  std::optional<EvalMetrics> evaluate();
+  /// The evaluation set once, or its first eval_batches micro-batches. Throws Stopped.
+  EvalMetrics evaluate();
 
   std::int64_t steps_done() const { return steps_done_; }
   Engine& engine() { return engine_; }
 
  private:
-  void open_run_folder();
   void resume_or_start();
   std::optional<checkpoints::CheckpointReader> open_checkpoint(
       const checkpoints::OpenOptions& options);
@@ -73,8 +73,8 @@ class Trainer {
   void evaluate_if_due();
   void begin_save();
   void finish_save();
-  RunEnd stop();
-  bool asked_to_stop();
+  void advance();
+  RunEnd stop(int signal);
   void report_save(const checkpoints::SaveResult& result);
   /// Tells the watchdog what comes next, and lets an injected fault happen there.
   comm::Watchdog::Phase watch(const char* phase, double seconds);
@@ -108,7 +108,8 @@ class Trainer {
   std::optional<std::int64_t> resumed_;
   std::int64_t saved_step_ = 0;  // of the newest checkpoint; nothing is lost before the first step
   bool evaluation_due_ = false;
-  int stop_signal_ = 0;    // agreed by all ranks; 0 to go on
+  bool first_step_ = true;
+  int stop_signal_ = 0;    // agreed by all ranks in the last step; 0 to go on
   double save_wait_ = 0;   // seconds that training waited for the save under way
   double peak_flops_ = 0;  // of all ranks together, per second
 };

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "comm/mpi/mpi_session.h"
+#include "comm/watchdog.h"
+
+namespace fathom::launch {
+
+/// The ranks of a command, which watch each other: when one stops answering, the others name it and
+/// the job ends (comm/watchdog.h).
+class WatchedWorld {
+ public:
+  /// Reports of a hang go to `folder`/hang/<start of the command>, which is made when there is one.
+  /// 0 seconds: nobody watches. Collective over the session, which must outlive it.
+  WatchedWorld(comm::MpiSession& session, double seconds, const std::filesystem::path& folder);
+
+  comm::Communicator& world() { return watched_ ? *watched_ : session_.world(); }
+  comm::Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
+
+ private:
+  comm::MpiSession& session_;
+  std::optional<comm::Watchdog> watchdog_;
+  std::unique_ptr<comm::Communicator> watched_;  // null for a rank that is alone
+};
+
+/// The same for a command that says nothing of its own progress: only its calls to other ranks are
+/// known, so that a rank that is alone is not watched. Reports go to ./hang.
+WatchedWorld watch_calls(comm::MpiSession& session, double seconds);
+
+}  // namespace fathom::launch
