@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <unistd.h>
 
 #include "core/error.h"
@@ -51,8 +52,9 @@ Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group, int pee
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
 
+// What fails is no progress: a rank whose peers are gone must not take its report back.
 Watchdog::Call::~Call() {
-  if (watchdog_ == nullptr) return;
+  if (watchdog_ == nullptr || std::uncaught_exceptions() > 0) return;
   watchdog_->call_.store(nullptr, std::memory_order_relaxed);
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
@@ -154,7 +156,7 @@ Watchdog::Phase::Phase(Watchdog* watchdog, const char* name, Seconds limit) : wa
 }
 
 Watchdog::Phase::~Phase() {
-  if (watchdog_ == nullptr) return;
+  if (watchdog_ == nullptr || std::uncaught_exceptions() > 0) return;
   watchdog_->phase_limit_ = outer_limit_;
   watchdog_->phase_name_ = outer_name_;
   watchdog_->notes_.fetch_add(1, std::memory_order_release);

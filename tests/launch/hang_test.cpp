@@ -1,6 +1,8 @@
 // A rank that stops answering, in whatever it does: within the limit the others name it, the job
 // ends with the exit code of communication, and nothing is left running.
 
+#include <algorithm>
+#include <cstdlib>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -21,13 +23,15 @@ class Hang : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete files_; }
 
-  /// Two ranks in a pipeline, with a limit of `seconds` for everything; tells how long it took and
-  /// which of its processes are still there afterwards.
-  static Outcome train(const std::string& run, const std::string& options, int seconds = 4) {
+  /// Two ranks in a pipeline unless the options say otherwise, with a limit of `seconds` for
+  /// everything; tells which of its processes are still there afterwards.
+  static Outcome train(const std::string& run, const std::string& options, int seconds = 4,
+                       int ranks = 2) {
     const std::string limit = std::to_string(seconds);
     const std::string folder = (*files_ / run).string();
     // The brackets keep the pattern from finding the shell that looks for it.
-    return shell("cd " + files_->path().string() + "\n$MPIRUN $FATHOM train --run.dir=" + folder +
+    return shell("cd " + files_->path().string() + "\n${MPIRUN/-np 2/-np " + std::to_string(ranks) +
+                 "} $FATHOM train --run.dir=" + folder +
                  " --run.steps=4 --run.eval_every=2 --run.save_every=2 --model.path=model "
                  "--data.train=tokens.h5 --data.eval=eval.h5 --batch.micro_batch=2 "
                  "--batch.micro_batches=2 --grid.pp=2 --log.tensorboard=false "
@@ -41,44 +45,88 @@ class Hang : public ::testing::Test {
   inline static testing::TemporaryDirectory* files_ = nullptr;
 };
 
-/// A rank, and the action at which it is frozen.
+constexpr int kRanks = 4;
+
+/// What a rank of four does when it is frozen.
 struct Place {
-  const char* name;
+  std::string action;
   int rank;
   int step;
-  const char* action;
+  const char* grid;
 };
+
+constexpr const char* kReplicas = "--grid.dp=2 --grid.pp=2";  // rank 2 replica + stage
+constexpr const char* kShards = "--grid.tp=2 --grid.pp=2";    // rank 2 stage + shard
+
+/// Every action, each on another rank and by turns on two grids; with FATHOM_ALL_FREEZES in the
+/// environment on every rank that has it, which takes ten minutes.
+std::vector<Place> places() {
+  struct Action {
+    const char* name;
+    int step;
+    int stage;  // that has it; -1: both
+  };
+  std::vector<Place> all;
+  int turn = 0;
+  for (const Action& action :
+       {Action{"load", 0, -1}, Action{"evaluate", 2, -1}, Action{"batches", 3, -1},
+        Action{"generate", 3, -1}, Action{"forward", 3, -1}, Action{"send_bundle", 3, 0},
+        Action{"recv_bundle", 3, 1}, Action{"backward", 3, -1}, Action{"send_grad", 3, 1},
+        Action{"recv_grad", 3, 0}, Action{"update", 3, -1}, Action{"save", 2, -1},
+        Action{"shard created", 2, -1}, Action{"shard half written", 2, -1},
+        Action{"shard written", 2, -1}}) {
+    const bool every = std::getenv("FATHOM_ALL_FREEZES") != nullptr;
+    const char* grid = ++turn % 2 ? kReplicas : kShards;
+    std::vector<int> ranks;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int stage = grid == kReplicas ? rank % 2 : rank / 2;
+      if (action.stage < 0 || action.stage == stage) ranks.push_back(rank);
+    }
+    if (!every) ranks = {ranks[static_cast<std::size_t>(turn / 2) % ranks.size()]};
+    for (const int rank : ranks) all.push_back({action.name, rank, action.step, grid});
+  }
+  // Rank 0 alone commits and prunes.
+  for (const char* action : {"all shards written", "manifest written", "published"})
+    all.push_back({action, 0, 2, kReplicas});
+  return all;
+}
+
+std::string name_of(const Place& place) {
+  std::string name = place.action + "_rank_" + std::to_string(place.rank);
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
 
 class FrozenIn : public Hang, public ::testing::WithParamInterface<Place> {};
 
 TEST_P(FrozenIn, IsNamedAndTheJobEnds) {
   const Place place = GetParam();
-  const std::string rank = std::to_string(place.rank);
-  const Outcome outcome = train(place.name, "--faults.kind=freeze --faults.rank=" + rank +
-                                                " --faults.step=" + std::to_string(place.step) +
-                                                " --faults.action='" + place.action + "'");
+  const std::string run = name_of(place), rank = std::to_string(place.rank);
+  const std::string writes =
+      " --teacher.path=model --loss.kd_weight=1 --distill.method=mixed --distill.lambda=1 "
+      "--distill.max_new=8";
+  const Outcome outcome =
+      train(run,
+            std::string(place.grid) + (place.action == "generate" ? writes : "") +
+                " --faults.kind=freeze --faults.rank=" + rank + " --faults.step=" +
+                std::to_string(place.step) + " --faults.action='" + place.action + "'",
+            6, kRanks);
   EXPECT_EQ(outcome.code, exit_code(ErrorKind::comm)) << outcome.text;
   EXPECT_TRUE(outcome.has("injected fault")) << outcome.text;
   EXPECT_TRUE(outcome.has("it waited for rank " + rank + ", which gave no report")) << outcome.text;
   EXPECT_FALSE(outcome.has("left running")) << outcome.text;
 
-  const Outcome merged =
-      shell("cd " + files_->path().string() + "\n$FATHOM hang-report " + place.name);
+  const Outcome merged = shell("cd " + files_->path().string() + "\n$FATHOM hang-report " + run);
   EXPECT_EQ(merged.code, 0) << merged.text;
-  EXPECT_TRUE(merged.has("the job waited for rank " + rank + ": gave no report")) << merged.text;
-  EXPECT_TRUE(merged.has("rank " + std::to_string(1 - place.rank) + " on ")) << merged.text;
+  EXPECT_TRUE(merged.has("the job waited for rank " + rank + ": gave no report"))
+      << merged.text << outcome.text;
+  for (int other = 0; other < kRanks; ++other)
+    EXPECT_EQ(merged.has("rank " + std::to_string(other) + " on "), other != place.rank)
+        << merged.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Actions, FrozenIn,
-    ::testing::Values(Place{"load", 1, 0, "load"}, Place{"batches", 0, 3, "batches"},
-                      Place{"recv_bundle", 1, 3, "recv_bundle"}, Place{"forward", 0, 3, "forward"},
-                      Place{"send_bundle", 0, 3, "send_bundle"},
-                      Place{"recv_grad", 0, 3, "recv_grad"}, Place{"backward", 1, 3, "backward"},
-                      Place{"send_grad", 1, 3, "send_grad"}, Place{"update", 1, 3, "update"},
-                      Place{"evaluate", 1, 2, "evaluate"}, Place{"save", 0, 2, "save"},
-                      Place{"writing", 1, 2, "shard half written"}),
-    [](const auto& place) { return std::string(place.param.name); });
+INSTANTIATE_TEST_SUITE_P(Actions, FrozenIn, ::testing::ValuesIn(places()),
+                         [](const auto& place) { return name_of(place.param); });
 
 TEST_F(Hang, ARankThatIsBusyWithoutEndIsNamedByItsAction) {
   const Outcome outcome =
@@ -105,6 +153,24 @@ TEST_F(Hang, ASlowLinkOnlyTakesItsTime) {
       train("slow_link", "--faults.kind=slow_link --faults.seconds=0.2 --faults.rank=1");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_FALSE(outcome.has("watchdog:")) << outcome.text;
+}
+
+TEST_F(Hang, AFrozenRankOfAnotherCommandIsNamed) {
+  const std::string command =
+      "cd " + files_->path().string() +
+      "\n$MPIRUN $FATHOM evaluate --model=model --data=long.h5 --batch=1 --tp=2 --threads=1 "
+      "--watchdog-seconds=4 >log 2>&1 & job=$!\n";
+  testing::write_tokens(*files_ / "long.h5", 20000, 20, 40, 503, 5);
+  const Outcome outcome = shell(
+      command +
+      // It has its signal handler, so that it is at work; the second is for the start of MPI.
+      "until (( 0x0$(sed -n 's/SigCgt:.//p' /proc/$(pgrep -P $job | tail -n 1)/status) & 0x200 ))\n"
+      "do sleep 0.02; done; sleep 1; kill -STOP $(pgrep -P $job | tail -n 1)\n"
+      "wait $job; code=$?; cat log; exit $code");
+  EXPECT_EQ(outcome.code, exit_code(ErrorKind::comm)) << outcome.text;
+  EXPECT_TRUE(outcome.has("it waited for rank 1, which gave no report")) << outcome.text;
+  const Outcome merged = shell("cd " + files_->path().string() + "\n$FATHOM hang-report .");
+  EXPECT_TRUE(merged.has("the job waited for rank 1")) << merged.text;
 }
 
 TEST_F(Hang, ARankThatIsKilledTakesTheJobWithIt) {
