@@ -194,6 +194,34 @@ TEST_F(Cluster, ARunThatDiesBeforeEverySaveIsNotRestartedForEver) {
   EXPECT_TRUE(ends(job, 20));
 }
 
+TEST_F(Cluster, TakesEveryJobScript) {
+  for (const char* words :
+       {"--nodes=2 $templates/train-srun.sbatch", "--nodes=2 $templates/train-mpirun.sbatch",
+        "--nodes=2 --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=2 "
+        "$templates/train-gpu.sbatch"}) {
+    const Outcome outcome = on_head(std::string("sbatch --test-only ") + words);
+    EXPECT_EQ(outcome.code, 0) << words << outcome.text;
+    EXPECT_TRUE(outcome.has("to start at")) << outcome.text;
+  }
+  const Outcome more = on_head("sbatch --test-only --gpus-per-node=3 $templates/train-gpu.sbatch");
+  EXPECT_NE(more.code, 0) << "a node has two";
+}
+
+TEST_F(Cluster, EveryTaskOfAGpuJobSeesAllGpusOfItsNode) {
+  // In the program's place, what it would see.
+  files::write_text_atomically(
+      *folder_ / "see",
+      "#!/bin/sh\ncase $* in *--print-config*) echo dir = gpus;; *) echo $SLURM_PROCID: "
+      "$CUDA_VISIBLE_DEVICES;; esac\n");
+  shell(in_folder("chmod +x see"));
+  const std::string job = submit(
+      "--export=ALL,FATHOM=$PWD/see --nodes=2 --ntasks-per-node=2 --cpus-per-task=1 "
+      "--gpus-per-node=2 $templates/train-gpu.sbatch");
+  ASSERT_TRUE(log_has(job, "ended with code 0", 30)) << log_of(job);
+  for (const char* line : {"0: 0,1\n", "1: 0,1\n", "2: 0,1\n", "3: 0,1\n"})
+    EXPECT_NE(log_of(job).find(line), std::string::npos) << log_of(job);
+}
+
 TEST_F(Cluster, RanksThatDoNotFindEachOtherAreTold) {
   const Outcome outcome =
       on_head("srun --mpi=none -N2 --ntasks-per-node=1 $FATHOM train " + options("lonely", 2));
