@@ -2,10 +2,14 @@
 // could disagree, and sound checkpoints as they were.
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <random>
 #include <unistd.h>
 
+#include "checkpoints/checkpoint_reader.h"
 #include "checkpoints/run_folder.h"
 #include "core/files.h"
 #include "tests/launch/program.h"
@@ -28,17 +32,19 @@ class BadCheckpoint : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete files_; }
 
-  static Outcome in_folder(const std::string& command) {
-    return shell("cd " + files_->path().string() + "\n" + command);
+  static Outcome in_folder(const std::string& command, int seconds = 20) {
+    return shell("cd " + files_->path().string() + "\n" + command, seconds);
   }
   /// A run on two stages that goes on to step 4 and saves each.
-  static Outcome train(const std::string& run, const std::string& more = "") {
-    return in_folder(
-        "$MPIRUN $FATHOM train --run.dir=" + run +
-        " --run.steps=4 --run.save_every=1 --model.path=model --data.train=tokens.h5 "
-        "--batch.micro_batch=2 --batch.micro_batches=2 --schedule.kind=constant --grid.pp=2 "
-        "--run.keep=0 --run.accept_changes=true --log.tensorboard=false " +
-        more);
+  static std::string train_command(const std::string& run, const std::string& more, int ranks = 2) {
+    return "${MPIRUN/-np 2/-np " + std::to_string(ranks) + "} $FATHOM train --run.dir=" + run +
+           " --run.steps=4 --run.save_every=1 --model.path=model --data.train=tokens.h5 "
+           "--batch.micro_batch=2 --batch.micro_batches=2 --schedule.kind=constant --grid.pp=2 "
+           "--run.keep=0 --run.accept_changes=true --log.tensorboard=false " +
+           more;
+  }
+  static Outcome train(const std::string& run, const std::string& more = "", int ranks = 2) {
+    return in_folder(train_command(run, more, ranks));
   }
   /// A run that has saved steps 1 and 2.
   static fs::path copy_of_run(const std::string& run) {
@@ -52,6 +58,14 @@ class BadCheckpoint : public ::testing::Test {
       file.seekp(static_cast<std::streamoff>(fs::file_size(path) * part / 8));
       file.write("\x55\xaa\x55\xaa", 4);
     }
+  }
+  /// Loss of each step.
+  static std::vector<double> losses_of(const std::string& run) {
+    std::ifstream file(*files_ / run / "metrics.jsonl");
+    std::vector<double> losses;
+    for (std::string line; std::getline(file, line);)
+      losses.push_back(nlohmann::json::parse(line).at("loss"));
+    return losses;
   }
   static void expect_sound(const std::string& checkpoint) {
     EXPECT_EQ(in_folder("$FATHOM checkpoint verify " + checkpoint).code, 0) << checkpoint;
@@ -105,6 +119,24 @@ TEST_F(BadCheckpoint, AShardInPlaceOfAnothers) {
   fs::rename(run / "other.h5", run / "step_00000002/rank_00001.h5");
   const Outcome swapped = train("swapped");
   EXPECT_EQ(swapped.code, 4) << swapped.text;
+}
+
+// A tensor that a checkpoint lacks, whole or in part, is not taken for zeros.
+TEST_F(BadCheckpoint, WithoutAMomentOrAPiece) {
+  const auto changed = [](const std::string& run, const auto& change) {
+    const fs::path folder = copy_of_run(run) / "step_00000002";
+    checkpoints::Manifest manifest = checkpoints::load_manifest(folder);
+    change(manifest);
+    files::write_text_atomically(folder / checkpoints::kManifestName,
+                                 checkpoints::to_text(manifest));
+  };
+  const std::string moment = "model.layers.3.mlp.up_proj.weight#exp_avg_sq";
+  changed("no_moment", [&](auto& manifest) { ASSERT_EQ(manifest.tensors.erase(moment), 1u); });
+  expect_refused(train("no_moment"), 4, "rank 1", "no tensor '" + moment + "'");
+  changed("no_piece", [&](auto& manifest) { manifest.tensors.at(moment).pieces.clear(); });
+  expect_refused(train("no_piece"), 4, moment, "cover 0 of");
+  expect_refused(in_folder("$FATHOM checkpoint export no_piece --output=export"), 4, moment);
+  EXPECT_FALSE(fs::exists(*files_ / "export"));
 }
 
 TEST_F(BadCheckpoint, OnAReadOnlyDisk) {
@@ -172,11 +204,23 @@ TEST_F(BadCheckpoint, AWriteThatFailsOnOneRankCostsOnlyThatSave) {
     EXPECT_FALSE(fs::exists(*files_ / "failed_write/step_00000003.tmp"));
   }
   expect_sound("failed_write/step_00000002");
-  expect_refused(train("failed_write",
-                       "--faults.kind=full_disk --faults.step=3 --faults.rank=1 "
-                       "--faults.action=save"),
-                 4, "step 3 was not saved", "rank 1", "File too large");
-  expect_sound("failed_write/step_00000002");
+}
+
+TEST_F(BadCheckpoint, AFullDiskOfOneRankOfFour) {
+  copy_of_run("full_disk");
+  for (const char* rank : {"0", "2"}) {
+    const Outcome outcome =
+        train("full_disk",
+              std::string("--grid.dp=2 --log.jsonl=false --faults.kind=full_disk --faults.step=3 "
+                          "--faults.action=save --faults.rank=") +
+                  rank,
+              4);
+    expect_refused(outcome, 4, "step 3 was not saved", std::string("rank ") + rank + ": ",
+                   "File too large", "earlier checkpoints are untouched");
+    EXPECT_EQ(checkpoints::committed_steps(*files_ / "full_disk"), (Steps{1, 2}));
+  }
+  expect_sound("full_disk/step_00000002");
+  EXPECT_EQ(train("full_disk").code, 0) << "and it goes on, on its own grid";
 }
 
 TEST_F(BadCheckpoint, KilledAtAnyPointOfASaveOnEitherRank) {
@@ -201,6 +245,45 @@ TEST_F(BadCheckpoint, KilledAtAnyPointOfASaveOnEitherRank) {
   for (const char* action :
        {"published", "latest written", "pruning", "pruned renamed", "pruned half", "pruned"})
     killed(0, action, true);
+}
+
+// Whole jobs of two ranks, killed at any moment: the newest complete checkpoint always loads, and
+// the run ends like one that was left alone. FATHOM_RANDOM_KILLS asks for more of them.
+TEST_F(BadCheckpoint, KilledAtRandomMoments) {
+  const char* wanted = std::getenv("FATHOM_RANDOM_KILLS");
+  const int kills = wanted ? std::atoi(wanted) : 6;
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> seconds(0.3, 1.6);
+  const std::string options =
+      " --run.steps=100000 --run.keep=2 --run.save_every=1 --dropout.residual=0.1";
+  std::int64_t newest = 0;
+  for (int i = 0; i < kills; ++i) {
+    // One rank of the two, or the launcher with all; half of the kills hit a run that has just
+    // begun.
+    const char* victim[] = {"$(pgrep -P $job | head -n 1)", "$(pgrep -P $job | tail -n 1)", "$job"};
+    const Outcome outcome =
+        in_folder(train_command("random", options) + " & job=$!\nsleep " +
+                  std::to_string(seconds(random)) + "\nkill -KILL " + victim[random() % 3] +
+                  "\nwait $job\ncode=$?\n"
+                  // Ranks without a launcher need a moment to notice.
+                  "while pgrep -f 'fathom [t]rain --run.dir=random '; do "
+                  "sleep 0.05; done\nexit $code");
+    EXPECT_NE(outcome.code, 0);
+    if (!fs::exists(*files_ / "random/LATEST")) continue;
+    const Steps steps = checkpoints::committed_steps(*files_ / "random");
+    ASSERT_FALSE(steps.empty());
+    ASSERT_GE(steps.back(), newest) << "a committed checkpoint is gone";
+    newest = steps.back();
+    expect_sound("random/" + checkpoints::step_name(newest));
+  }
+  ASSERT_GT(newest, 0) << "not one save was left alone";
+  const std::string end = " --run.keep=2 --run.save_every=0 --dropout.residual=0.1 --run.steps=" +
+                          std::to_string(newest + 2);
+  EXPECT_EQ(in_folder(train_command("random", end)).code, 0);
+  EXPECT_EQ(in_folder(train_command("undisturbed", end), 300).code, 0);
+  const auto found = losses_of("random"), expected = losses_of("undisturbed");
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(found.size(), static_cast<std::size_t>(newest + 2));
 }
 
 }  // namespace

@@ -333,6 +333,24 @@ TEST_P(GridTraining, AMicroBatchWithoutLabels) {
   EXPECT_EQ(gradient_bits(run), before);
 }
 
+// Of a step whose gradients are zero only the decay of weights is left, and norms and biases have
+// none.
+TEST_P(GridTraining, OnlyMatricesDecay) {
+  Training run(test::world(), config());
+  std::vector<std::vector<float>> before;
+  for (const model::Parameter& parameter : run.parameters())
+    before.push_back(to_host(parameter.value));
+  run.engine().optimizer().clear_gradients();
+  run.engine().update(0.5, 1);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const model::Parameter& parameter = run.parameters()[i];
+    const float kept = parameter.shape.dims() == 2 ? 0.95f : 1.0f;  // 1 - 0.5 * 0.1
+    const auto after = to_host(parameter.value);
+    for (std::size_t j = 0; j < after.size(); ++j)
+      ASSERT_FLOAT_EQ(after[j], kept * before[i][j]) << parameter.name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Golden, GridTraining, testing::ValuesIn(cases()), name_of);
 
 }  // namespace
