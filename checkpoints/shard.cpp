@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "checkpoints/h5_types.h"
+#include "checkpoints/writeback.h"
 #include "core/error.h"
 #include "core/h5.h"
 
@@ -62,6 +63,7 @@ ShardReport write_shard(const std::filesystem::path& folder, int rank, const Sna
   const std::string name = shard_name(rank);
   h5::File file = h5::File::create(folder / name);
   tell(observer, "shard created");
+  Writeback writeback(folder / name);
   std::size_t written = 0;
   for (const LocalTensor& tensor : snapshot.tensors) {
     const auto [at, is_new] =
@@ -72,6 +74,7 @@ ShardReport write_shard(const std::filesystem::path& folder, int rank, const Sna
       const std::string dataset = dataset_name(tensor.name, piece.box);
       at->second.pieces.push_back({piece.box, name, dataset, checksum(piece.data, bytes)});
       write_piece(file, dataset, tensor, piece);
+      writeback.wrote(bytes);
     }
     if (++written == (snapshot.tensors.size() + 1) / 2) tell(observer, "shard half written");
   }

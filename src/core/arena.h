@@ -14,6 +14,9 @@ namespace fathom {
 /// are what costs other trainers up to 40 % of a step on CPUs. Not thread-safe.
 class Arena {
  public:
+  /// What every request is rounded up to, in bytes.
+  static constexpr std::size_t kAlignment = 256;
+
   /// Reserves `limit` bytes of address space; memory is only used once it is touched.
   explicit Arena(std::size_t limit);
   ~Arena();

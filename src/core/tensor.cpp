@@ -1,5 +1,7 @@
 #include "core/tensor.h"
 
+#include "core/host_copy.h"
+
 namespace fathom {
 
 struct Tensor::Storage {
@@ -137,15 +139,21 @@ void write(const Tensor& tensor, const void* host) {
 
 std::vector<float> to_host(const Tensor& tensor) {
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  copy_to_host(tensor, values);
+  return values;
+}
+
+void copy_to_host(const Tensor& tensor, std::span<float> values) {
+  FATHOM_CHECK(static_cast<std::int64_t>(values.size()) == tensor.elements(), values.size(),
+               " values of ", to_string(tensor.shape()));
   if (tensor.dtype() == DType::bf16) {
     std::vector<bf16> narrow(values.size());
     read(tensor, narrow.data());
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = to_float(narrow[i]);
-  } else {
-    FATHOM_CHECK(tensor.dtype() == DType::f32, "to_host of ", to_string(tensor.dtype()));
-    read(tensor, values.data());
+    return;
   }
-  return values;
+  FATHOM_CHECK(tensor.dtype() == DType::f32, "f32 values of ", to_string(tensor.dtype()));
+  read(tensor, values.data());
 }
 
 std::vector<std::int32_t> to_host_i32(const Tensor& tensor) {

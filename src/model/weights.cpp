@@ -3,8 +3,10 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/host_copy.h"
 #include "core/philox.h"
 #include "model/family.h"
+#include "model/piece_copy.h"
 
 namespace fathom::model {
 namespace {
@@ -88,6 +90,13 @@ std::vector<std::vector<float>> pieces_to_host(const Parameter& parameter, const
   std::vector<std::vector<float>> values;
   for (const Piece& piece : parameter.pieces) values.push_back(to_host(local_matrix(local, piece)));
   return values;
+}
+
+void piece_to_host(const Parameter& parameter, const Tensor& local, const Piece& piece,
+                   std::span<float> values) {
+  FATHOM_CHECK(static_cast<std::int64_t>(values.size()) == piece.rows * piece.columns, "piece of ",
+               parameter.name);
+  copy_to_host(local_matrix(local, piece), values);
 }
 
 void piece_from_host(const Parameter& parameter, const Tensor& local, const Piece& piece,

@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/arena.h"
 #include "methods/adapters/adapter_config.h"
+#include "model/piece_copy.h"
 #include "model/weights.h"
 
 namespace fathom::train {
@@ -10,8 +12,6 @@ namespace {
 
 constexpr const char* kFirst = "#exp_avg";
 constexpr const char* kSecond = "#exp_avg_sq";
-
-using Buffers = std::vector<std::vector<std::vector<float>>>;
 
 checkpoints::Shape shape_of(const model::Parameter& parameter) {
   checkpoints::Shape shape;
@@ -24,13 +24,31 @@ checkpoints::Rectangle box_of(const model::Parameter& parameter, const model::Pi
   return {{piece.row, piece.column}, {piece.rows, piece.columns}};
 }
 
-void append(const model::Parameter& parameter, const std::string& name, const Tensor& local,
-            Buffers& buffers, checkpoints::Snapshot& snapshot) {
-  buffers.push_back(model::pieces_to_host(parameter, local));
-  checkpoints::LocalTensor tensor{name, DType::f32, shape_of(parameter), {}};
-  for (std::size_t i = 0; i < parameter.pieces.size(); ++i)
-    tensor.pieces.push_back({box_of(parameter, parameter.pieces[i]), buffers.back()[i].data()});
-  snapshot.tensors.push_back(std::move(tensor));
+// A tensor of the shape and the pieces of a parameter, under its name in a checkpoint.
+struct Saved {
+  const model::Parameter& parameter;
+  std::string name;
+  Tensor local;
+};
+
+// What this rank saves: data-parallel replicas, which hold the same, take turns.
+std::vector<Saved> shared_out(Engine& engine, bool moments) {
+  std::vector<Saved> list;
+  const int dp = engine.grid().shape().dp, replica = engine.grid().place().dp;
+  int index = 0;
+  for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
+    if (!parameter.owned || index++ % dp != replica) continue;
+    list.push_back({parameter, parameter.name, parameter.value});
+    if (!moments || !parameter.trainable()) continue;
+    Optimizer& optimizer = engine.optimizer();
+    list.push_back({parameter, parameter.name + kFirst, optimizer.first_moment(parameter)});
+    list.push_back({parameter, parameter.name + kSecond, optimizer.second_moment(parameter)});
+  }
+  return list;
+}
+
+std::size_t elements(const model::Piece& piece) {
+  return static_cast<std::size_t>(piece.rows * piece.columns);
 }
 
 void read(checkpoints::CheckpointReader& reader, const model::Parameter& parameter,
@@ -104,21 +122,27 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
   }
 }
 
+// Training waits for this: one block with huge pages, since the page faults of ordinary memory take
+// as long as the copying itself.
 checkpoints::Snapshot snapshot(Engine& engine, bool moments) {
-  const auto buffers = std::make_shared<Buffers>();
+  const std::vector<Saved> list = shared_out(engine, moments);
+  std::size_t bytes = 0;
+  for (const Saved& saved : list)
+    for (const model::Piece& piece : saved.parameter.pieces)
+      bytes += elements(piece) * sizeof(float) + Arena::kAlignment;
+  const auto memory = std::make_shared<Arena>(bytes);
   checkpoints::Snapshot result;
-  const int dp = engine.grid().shape().dp, replica = engine.grid().place().dp;
-  int index = 0;
-  for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
-    if (!parameter.owned || index++ % dp != replica) continue;
-    append(parameter, parameter.name, parameter.value, *buffers, result);
-    if (!moments || !parameter.trainable()) continue;
-    append(parameter, parameter.name + kFirst, engine.optimizer().first_moment(parameter), *buffers,
-           result);
-    append(parameter, parameter.name + kSecond, engine.optimizer().second_moment(parameter),
-           *buffers, result);
+  for (const Saved& saved : list) {
+    const model::Parameter& parameter = saved.parameter;
+    checkpoints::LocalTensor tensor{saved.name, DType::f32, shape_of(parameter), {}};
+    for (const model::Piece& piece : parameter.pieces) {
+      auto* copy = static_cast<float*>(memory->allocate(elements(piece) * sizeof(float)));
+      model::piece_to_host(parameter, saved.local, piece, {copy, elements(piece)});
+      tensor.pieces.push_back({box_of(parameter, piece), copy});
+    }
+    result.tensors.push_back(std::move(tensor));
   }
-  result.memory = buffers;
+  result.memory = memory;
   return result;
 }
 
