@@ -7,7 +7,7 @@ readonly fathom_stopped=75 fathom_lost_rank=5
 # The first signal to this script, and the launcher that it is handed on to once there is one. Both
 # launchers pass SIGUSR1 to every rank. SIGTERM comes when Slurm is about to kill: the ranks are then
 # asked to stop too, since a launcher that got a SIGTERM itself would end them at once.
-fathom_signal="" fathom_launcher="" fathom_srun_options=()
+fathom_signal="" fathom_launcher=""
 fathom_on_signal() {
   fathom_signal=${fathom_signal:-$1}
   [[ -z $fathom_launcher ]] || kill -USR1 "$fathom_launcher" 2>/dev/null
@@ -45,8 +45,7 @@ fathom_requeue() {
   fi
 }
 
-# Trains under srun with PMIx, each task on its own cores. The arguments are those of `fathom train`;
-# further options of srun come from the array fathom_srun_options.
+# Trains under srun with PMIx, each task on its own cores. The arguments are those of `fathom train`.
 fathom_srun() {
   export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
   export OMPI_MCA_mpi_yield_when_idle=${FATHOM_YIELD:-0}
@@ -58,7 +57,7 @@ fathom_srun() {
     export OMPI_MCA_btl_tcp_if_include=$FATHOM_INTERFACE NCCL_SOCKET_IFNAME=$FATHOM_INTERFACE
   fi
   fathom_job srun --mpi=pmix --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores \
-    --kill-on-bad-exit=0 "${fathom_srun_options[@]}" "$FATHOM" train "$@"
+    --kill-on-bad-exit=0 "$FATHOM" train "$@"
 }
 
 # Starts the launcher (srun or mpirun) and its program, hands a signal to this script on to it, waits
