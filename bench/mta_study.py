@@ -12,14 +12,13 @@ difference between a run and one of three steps, over the steps between them.
 """
 
 import argparse
-import concurrent.futures
+import functools
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import study
+from study import ROOT
 
 # Every variant is the recipe with a few changes.
 VARIANTS = {
@@ -34,57 +33,38 @@ BASE = "base alone"
 FIRST_STEPS = 3  # of the runs that tell the cost of starting, evaluating and saving
 
 
-def run_alone(command, log):
-    """Runs with one thread; the seconds of processor time that it took."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with open(log, "w", encoding="utf-8") as file:
-        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env=environment, stdout=file,
-                                   stderr=subprocess.STDOUT)
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(process.args)}: failed, see {log}")
-    return usage.ru_utime + usage.ru_stime
-
-
 class Study:
     def __init__(self, options):
         self.options = options
-        self.folder = pathlib.Path(options.runs)
-        self.pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
-
-    def folder_of(self, variant, seed, steps):
-        name = variant.replace(" ", "-").replace(",", "")
-        return self.folder / name / f"seed{seed}-steps{steps}"
+        self.runs = study.Runs(options.runs, options.jobs)
 
     def result(self, variant, seed, steps):
         """What a finished run has found, or None."""
-        file = self.folder_of(variant, seed, steps) / "done.json"
-        return json.loads(file.read_text()) if file.exists() else None
+        return self.runs.result(variant, f"seed{seed}-steps{steps}")
 
     def run(self, variant, seed, steps, score=True):
-        if self.result(variant, seed, steps):
-            return
-        run = self.folder_of(variant, seed, steps)
-        run.mkdir(parents=True, exist_ok=True)
+        return self.runs.once(variant, f"seed{seed}-steps{steps}",
+                              lambda run: self.make(variant, seed, steps, score, run))
+
+    def make(self, variant, seed, steps, score, run):
         options = self.options
-        result = {"seconds": run_alone(
-            [ROOT / "build/bin/fathom", "train", ROOT / "configs/mta-smollm2.ini", f"--run.dir={run}",
-             f"--run.seed={seed}", f"--run.steps={steps}", "--run.keep=1", "--run.save_every=0", "--grid.pp=1",
-             f"--run.eval_every={steps}", f"--run.eval_batches={options.eval_batches}",
-             f"--batch.micro_batches={options.micro_batches}", "--log.tensorboard=false",
-             f"--schedule.warmup_steps={min(10, steps // 2)}", *VARIANTS[variant]], run / "train.log")}
-        with open(run / "metrics.jsonl", encoding="utf-8") as file:
-            result["loss"] = [line["loss"] for line in map(json.loads, file) if line["kind"] == "eval"][-1]
+        result = {"seconds": study.run_alone(
+            study.fathom("train", ROOT / "configs/mta-smollm2.ini", f"--run.dir={run}", f"--run.seed={seed}",
+                         f"--run.steps={steps}", "--run.keep=1", "--run.save_every=0", "--grid.pp=1",
+                         f"--run.eval_every={steps}", f"--run.eval_batches={options.eval_batches}",
+                         f"--batch.micro_batches={options.micro_batches}", "--log.tensorboard=false",
+                         f"--schedule.warmup_steps={min(10, steps // 2)}", *VARIANTS[variant]),
+            run / "train.log")}
+        result["loss"] = study.metrics(run, "eval")[-1]["loss"]
         if score:
             answers = run / "answers.json"
-            run_alone([ROOT / "build/bin/fathom", "evaluate", f"--checkpoint={run}",
-                       "--prompts=data_tools/samples/dolly.jsonl", f"--questions={options.questions}",
-                       "--seeds=10,20,30", "--max-new=64", "--batch=24", f"--output={answers}"],
-                      run / "evaluate.log")
+            study.run_alone(study.fathom("evaluate", f"--checkpoint={run}",
+                                         "--prompts=data_tools/samples/dolly.jsonl",
+                                         f"--questions={options.questions}", "--seeds=10,20,30", "--max-new=64",
+                                         "--batch=24", f"--output={answers}"), run / "evaluate.log")
             result["rouge_l"] = json.loads(answers.read_text())["answers"]["rouge_l"]["mean"]
-        for shards in run.glob("step_*"):  # hundreds of MiB that nothing reads again
-            subprocess.run(["rm", "-r", shards], check=True)
-        (run / "done.json").write_text(json.dumps(result))
+        study.drop_checkpoints(run)
+        return result
 
     def step_seconds(self, variant):
         """Of a step, over the seeds that are done."""
@@ -100,18 +80,14 @@ class Study:
         return round(self.options.steps * self.step_seconds(BASE) / self.step_seconds(variant))
 
     def table(self, title, steps_of):
-        rows = [f"| {title} | seeds | steps | s/step | held-out loss | ROUGE-L |", "|---|---|---|---|---|---|"]
+        rows = []
         for variant in VARIANTS:
             steps = steps_of(variant)
             results = [r for seed in self.options.seeds if (r := self.result(variant, seed, steps))]
-            if not results:
-                continue
-            spread = [f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" if len(values) > 1
-                      else f"{values[0]:.3f}"
-                      for values in ([r[key] for r in results] for key in ("loss", "rouge_l"))]
-            rows.append(f"| {variant} | {len(results)} | {steps} | {self.step_seconds(variant):.2f} | "
-                        f"{' | '.join(spread)} |")
-        return rows
+            if results:
+                rows.append([variant, len(results), steps, f"{self.step_seconds(variant):.2f}",
+                             *(study.spread([r[key] for r in results]) for key in ("loss", "rouge_l"))])
+        return study.table([title, "seeds", "steps", "s/step", "held-out loss", "ROUGE-L"], rows)
 
     def write_page(self):
         options = self.options
@@ -126,18 +102,15 @@ class Study:
             f"{options.steps} steps of the base alone take, in processor seconds.", "",
             *equal_steps, "", *equal_time, ""]))
 
-    def all(self, jobs):
-        for done in [self.pool.submit(self.run, *job) for job in jobs]:
-            done.result()
-
     def everything(self):
         options = self.options
-        self.all([(BASE, options.seeds[0], FIRST_STEPS, False)])
+        self.run(BASE, options.seeds[0], FIRST_STEPS, score=False)
         for seed in options.seeds:
-            self.all([(variant, seed, options.steps) for variant in VARIANTS])
+            self.runs.all([functools.partial(self.run, variant, seed, options.steps) for variant in VARIANTS])
             self.write_page()
         for seed in options.seeds:
-            self.all([(variant, seed, self.steps_in_time(variant)) for variant in VARIANTS])
+            self.runs.all([functools.partial(self.run, variant, seed, self.steps_in_time(variant))
+                           for variant in VARIANTS])
             self.write_page()
 
 
