@@ -50,15 +50,18 @@ std::optional<Options> parse(int argc, char** argv) {
 
 struct Save {
   double exposed = 0, all = 0;
+  json stages = json::object();      ///< seconds from the begin at which each was reached
   std::int64_t bytes = 0, peak = 0;  ///< of the memory, above what there was
 };
 
 Save save(train::Engine& engine, const fs::path& folder, std::int64_t step) {
   comm::Communicator& world = engine.grid().world();
   const std::int64_t before = memory_usage().resident;
-  checkpoints::CheckpointWriter writer(folder, {.last = 1});
   Save result;
   const Timer timer;
+  checkpoints::CheckpointWriter writer(folder, {.last = 1}, [&](std::string_view stage) {
+    result.stages[std::string(stage)] = timer.seconds();
+  });
   writer.begin(world, {.step = step, .state = "{}", .config = "", .grid = "", .program = "bench"},
                train::snapshot(engine, true));
   result.exposed = timer.seconds();
@@ -72,9 +75,11 @@ Save save(train::Engine& engine, const fs::path& folder, std::int64_t step) {
   return result;
 }
 
-double dd(const fs::path& file, std::int64_t bytes) {
-  const std::string command = str("dd if=/dev/zero of=", file.string(),
-                                  " bs=1M count=", bytes >> 20, " conv=fsync 2>/dev/null");
+/// The same bytes, which are in the kernel's memory, written by dd.
+double dd(const fs::path& folder) {
+  const std::string command =
+      str("dd if=", (folder / checkpoints::step_name(1) / checkpoints::shard_name(0)).string(),
+          " of=", (folder / "dd").string(), " bs=1M conv=fsync 2>/dev/null");
   const Timer timer;
   require(std::system(command.c_str()) == 0, ErrorKind::io, command);
   return timer.seconds();
@@ -90,15 +95,17 @@ json saves(const Options& options) {
   train::Engine engine(*device, grid, config, train::make_engine_plan(config), true);
   engine.load_initial_weights();
   const fs::path folder = fs::path(options.folder) / "bench_cluster";
+  json stages;
   std::vector<double> exposed, all, rates, peer, ratios, copies;
   for (int round = 0; round < options.rounds; ++round) {
     fs::remove_all(folder);
     fs::create_directories(folder);
     ::sync();
-    const Save saved = save(engine, folder, round + 1);
+    const Save saved = save(engine, folder, 1);
+    stages = saved.stages;
     const auto bytes = static_cast<double>(saved.bytes);
     ::sync();
-    peer.push_back(dd(folder / "dd", saved.bytes));
+    peer.push_back(dd(folder));
     exposed.push_back(saved.exposed);
     all.push_back(saved.all);
     rates.push_back(bytes / saved.all / 1e6);
@@ -106,8 +113,13 @@ json saves(const Options& options) {
     copies.push_back(static_cast<double>(saved.peak) / bytes);
   }
   fs::remove_all(folder);
-  return {{"exposed", summary(exposed)}, {"save", summary(all)},     {"MB_per_s", summary(rates)},
-          {"dd", summary(peer)},         {"ratio", summary(ratios)}, {"copies", summary(copies)}};
+  return {{"exposed", summary(exposed)},
+          {"save", summary(all)},
+          {"MB_per_s", summary(rates)},
+          {"dd", summary(peer)},
+          {"ratio", summary(ratios)},
+          {"copies", summary(copies)},
+          {"stages", stages}};
 }
 
 /// Nanoseconds of a note, and of the two of a call to other ranks.
