@@ -110,7 +110,9 @@ std::string dry_run(const train::TrainConfig& config, const train::EnginePlan& p
   print_bank(out, config, plan);
   print_memory(out, config, plan);
   const pipeline::StepPlan step = plan_pipeline(config, plan);
-  out << "pipeline of " << config.batch.micro_batches << " micro-batches a step, bubble by stage:";
+  out << "heads' work: " << std::fixed << std::setprecision(1) << 100 * plan.label_share
+      << "% of the tokens are supervised\n"
+      << "pipeline of " << config.batch.micro_batches << " micro-batches a step, bubble by stage:";
   for (const pipeline::StagePlan& stage : step.stages)
     out << " " << std::fixed << std::setprecision(1) << 100 * stage.bubble_share << "%";
   out << "\nmessages between stages: " << step.messages.size() << " a step in each pipeline, "

@@ -2,124 +2,112 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "core/error.h"
 
 namespace fathom::pipeline {
 namespace {
 
-/// A dense table with int indices.
-template <typename T>
-class Table {
- public:
-  Table(int rows, int columns, const T& value)
-      : columns_(columns), cells_(static_cast<std::size_t>(rows * columns), value) {}
-  T& operator()(int row, int column) {
-    return cells_[static_cast<std::size_t>(row * columns_ + column)];
-  }
-  const std::vector<T>& cells() const { return cells_; }
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
- private:
-  int columns_;
-  std::vector<T> cells_;
-};
-
-/// Lexicographic and additive: the penalty first, then the sum of squared costs.
-struct Score {
+/// What the first stages cost, and where the last of them begins.
+struct Prefix {
+  bool possible = false;
   int penalty = 0;
-  double squares = 0;
-
-  bool possible() const { return penalty != std::numeric_limits<int>::max(); }
-  bool operator<(const Score& other) const {
-    return penalty != other.penalty ? penalty < other.penalty : squares < other.squares;
-  }
+  double costliest = 0, squares = 0;
+  int begin = 0, other_begin = 0;
 };
-
-constexpr Score kImpossible{std::numeric_limits<int>::max(), 0};
-
-using CostOf = std::function<double(int, int, int)>;
-using PenaltyOf = std::function<int(int, int, int)>;
 
 class Splitter {
  public:
-  Splitter(int layers, int stages, const CostOf& cost, const PenaltyOf& penalty)
-      : layers_(layers),
-        stages_(stages),
-        costs_(static_cast<std::size_t>(stages), Table<double>(layers, layers + 1, 0)),
-        penalties_(static_cast<std::size_t>(stages), Table<int>(layers, layers + 1, 0)) {
-    for (int s = 0; s < stages; ++s)
-      for (int begin = 0; begin < layers; ++begin)
-        for (int end = begin + 1; end <= layers; ++end) {
-          costs_[static_cast<std::size_t>(s)](begin, end) = cost(s, begin, end);
-          penalties_[static_cast<std::size_t>(s)](begin, end) = penalty(s, begin, end);
-        }
-  }
+  using CostOf = std::function<double(const StageLayers&)>;
+  using PenaltyOf = std::function<int(const StageLayers&)>;
+  using Better = bool (*)(const Prefix&, const Prefix&);
 
-  /// The best split with every range at most `limit`; its lengths are kept.
-  Score solve(double limit) {
-    // best(s, end): the first s ranges cover [0, end); from(s, end): where the last of them begins.
-    Table<Score> best(stages_ + 1, layers_ + 1, kImpossible);
-    Table<int> from(stages_ + 1, layers_ + 1, -1);
-    best(0, 0) = Score{};
+  Splitter(int layers, int other_layers, int stages, const CostOf& cost, const PenaltyOf& penalty)
+      : layers_(layers),
+        others_(other_layers),
+        stages_(stages),
+        cost_(cost),
+        penalty_(penalty),
+        cells_(static_cast<std::size_t>((stages + 1) * (layers + 1) * (other_layers + 1))) {}
+
+  /// The best way to cover all layers, no stage costing more than `limit`.
+  const Prefix& solve(double limit, Better better) {
+    std::fill(cells_.begin(), cells_.end(), Prefix{});
+    cell(0, 0, 0).possible = true;
     for (int s = 0; s < stages_; ++s)
       for (int begin = s; begin < layers_; ++begin)
-        if (best(s, begin).possible()) extend(s, begin, limit, best, from);
-    const Score result = best(stages_, layers_);
-    if (result.possible()) read_lengths(from);
-    return result;
+        for (int other = s; other < others_; ++other)
+          if (cell(s, begin, other).possible)
+            extend({s, begin, begin, other, other}, limit, better);
+    return cell(stages_, layers_, others_);
   }
 
-  /// The least limit that still allows `penalty`: a binary search over the costs that occur.
-  double least_limit(int penalty) {
-    std::vector<double> candidates;
-    for (const auto& table : costs_)
-      candidates.insert(candidates.end(), table.cells().begin(), table.cells().end());
-    std::sort(candidates.begin(), candidates.end());
-    return *std::partition_point(candidates.begin(), candidates.end(),
-                                 [&](double limit) { return solve(limit).penalty > penalty; });
+  Split lengths() {
+    Split split;
+    int end = layers_, other_end = others_;
+    for (int s = stages_; s > 0; --s) {
+      const Prefix& last = cell(s, end, other_end);
+      split.lengths.insert(split.lengths.begin(), end - last.begin);
+      split.other_lengths.insert(split.other_lengths.begin(), other_end - last.other_begin);
+      end = last.begin;
+      other_end = last.other_begin;
+    }
+    return split;
   }
-
-  const std::vector<int>& lengths() const { return lengths_; }
 
  private:
-  /// Tries every range of stage s that begins here.
-  void extend(int s, int begin, double limit, Table<Score>& best, Table<int>& from) {
-    const Score so_far = best(s, begin);
-    for (int end = begin + 1; end <= layers_; ++end) {
-      const double cost = costs_[static_cast<std::size_t>(s)](begin, end);
-      if (cost > limit) return;
-      const int penalty = penalties_[static_cast<std::size_t>(s)](begin, end);
-      const Score score{so_far.penalty + penalty, so_far.squares + cost * cost};
-      if (!(score < best(s + 1, end))) continue;
-      best(s + 1, end) = score;
-      from(s + 1, end) = begin;
-    }
+  Prefix& cell(int stages, int end, int other_end) {
+    return cells_[static_cast<std::size_t>((stages * (layers_ + 1) + end) * (others_ + 1) +
+                                           other_end)];
   }
 
-  void read_lengths(Table<int>& from) {
-    lengths_.assign(static_cast<std::size_t>(stages_), 0);
-    int end = layers_;
-    for (int s = stages_; s > 0; --s) {
-      const int begin = from(s, end);
-      lengths_[static_cast<std::size_t>(s - 1)] = end - begin;
-      end = begin;
-    }
+  /// Tries all that the stage can have if it begins there.
+  void extend(StageLayers at, double limit, Better better) {
+    const Prefix before = cell(at.stage, at.begin, at.other_begin);
+    for (at.end = at.begin + 1; at.end <= layers_; ++at.end)
+      for (at.other_end = at.other_begin + 1; at.other_end <= others_; ++at.other_end) {
+        const double cost = cost_(at);
+        if (cost > limit) break;
+        const Prefix after{true,
+                           before.penalty + penalty_(at),
+                           std::max(before.costliest, cost),
+                           before.squares + cost * cost,
+                           at.begin,
+                           at.other_begin};
+        Prefix& known = cell(at.stage + 1, at.end, at.other_end);
+        if (!known.possible || better(after, known)) known = after;
+      }
   }
 
-  int layers_;
-  int stages_;
-  std::vector<Table<double>> costs_;  ///< by stage, of (begin, end)
-  std::vector<Table<int>> penalties_;
-  std::vector<int> lengths_;
+  int layers_, others_, stages_;
+  const CostOf& cost_;
+  const PenaltyOf& penalty_;
+  std::vector<Prefix> cells_;  // by number of stages and the layers that they cover
 };
 
 }  // namespace
 
-std::vector<int> best_split(int layers, int stages, const CostOf& cost, const PenaltyOf& penalty) {
-  FATHOM_CHECK(stages >= 1 && stages <= layers, layers, " layers on ", stages, " stages");
-  Splitter splitter(layers, stages, cost, penalty);
-  const int least_penalty = splitter.solve(std::numeric_limits<double>::infinity()).penalty;
-  splitter.solve(splitter.least_limit(least_penalty));
+Split best_split(int layers, int other_layers, int stages,
+                 const std::function<double(const StageLayers&)>& cost,
+                 const std::function<int(const StageLayers&)>& penalty) {
+  FATHOM_CHECK(stages >= 1 && stages <= layers && stages <= other_layers, layers, " and ",
+               other_layers, " layers on ", stages, " stages");
+  Splitter splitter(layers, other_layers, stages, cost, penalty);
+  // A prefix that is best by penalty and costliest stage stays best whatever follows; by squares
+  // only once no stage may cost more than the costliest has to.
+  const double limit =
+      splitter
+          .solve(kNoLimit,
+                 [](const Prefix& a, const Prefix& b) {
+                   return std::tie(a.penalty, a.costliest) < std::tie(b.penalty, b.costliest);
+                 })
+          .costliest;
+  splitter.solve(limit, [](const Prefix& a, const Prefix& b) {
+    return std::tie(a.penalty, a.squares) < std::tie(b.penalty, b.squares);
+  });
   return splitter.lengths();
 }
 

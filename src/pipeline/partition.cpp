@@ -12,10 +12,9 @@ namespace {
 /// Costs of ranges of layers, with the parts that only the first and the last stage have.
 class RangeCosts {
  public:
-  RangeCosts(const DepthCosts& costs, int stages, std::vector<double> stage_load)
-      : prefix_(costs.layers.size() + 1, 0.0), extra_(std::move(stage_load)) {
+  RangeCosts(const DepthCosts& costs, int stages)
+      : prefix_(costs.layers.size() + 1, 0.0), extra_(static_cast<std::size_t>(stages), 0.0) {
     std::partial_sum(costs.layers.begin(), costs.layers.end(), prefix_.begin() + 1);
-    extra_.resize(static_cast<std::size_t>(stages), 0.0);
     extra_.front() += costs.embedding;
     extra_.back() += costs.head;
   }
@@ -63,8 +62,13 @@ std::string to_string(const Partition& partition) {
 Partition balanced_partition(const DepthCosts& costs, int stages) {
   const int layers = static_cast<int>(costs.layers.size());
   check_enough_layers("model", layers, stages);
-  return Partition(
-      best_split(layers, stages, RangeCosts(costs, stages, {}), [](int, int, int) { return 0; }));
+  const RangeCosts cost(costs, stages);
+  // Beside a model of one layer a stage, which costs nothing.
+  const Split split = best_split(
+      layers, stages, stages,
+      [&](const StageLayers& at) { return cost(at.stage, at.begin, at.end); },
+      [](const StageLayers&) { return 0; });
+  return Partition(split.lengths);
 }
 
 Partition explicit_partition(const std::vector<int>& counts, int layers, int stages,
@@ -81,50 +85,65 @@ Partition explicit_partition(const std::vector<int>& counts, int layers, int sta
   return Partition(counts);
 }
 
-std::vector<int> proportional_layer_map(int student_layers, int teacher_layers) {
-  FATHOM_CHECK(student_layers >= 1 && teacher_layers >= 1, student_layers, " student and ",
-               teacher_layers, " teacher layers");
-  std::vector<int> phi;
-  for (int l = 0; l < student_layers; ++l)
-    phi.push_back(std::max(0, (l + 1) * teacher_layers / student_layers - 1));
-  return phi;
+namespace {
+
+// Whether a stage has a layer's output: its own layers', and the input that it begins with.
+bool has_output(int layer, int begin, int end) {
+  return layer >= begin - 1 && layer < end;
 }
 
-TeacherPartition teacher_partition(const DepthCosts& teacher, const Partition& student,
-                                   const std::vector<int>& phi,
-                                   const std::vector<double>& stage_load) {
-  const int layers = static_cast<int>(teacher.layers.size());
-  const int stages = student.stages();
-  check_enough_layers("teacher", layers, stages);
-  FATHOM_CHECK(static_cast<int>(phi.size()) == student.layers(), "phi has ", phi.size(),
-               " entries for ", student.layers(), " student layers");
-  FATHOM_CHECK(stage_load.empty() || static_cast<int>(stage_load.size()) == stages,
-               stage_load.size(), " loads for ", stages, " stages");
-  for (const int layer : phi)
-    FATHOM_CHECK(layer == kNoPartner || (layer >= 0 && layer < layers), "phi names teacher layer ",
-                 layer, " of ", layers);
+// Pairs that meet on a stage for the first time: where both models hand over at the same place, the
+// stage before has met them.
+int newly_met(const std::vector<ComparedLayers>& compared, const StageLayers& at) {
+  return static_cast<int>(
+      std::count_if(compared.begin(), compared.end(), [&](const ComparedLayers& pair) {
+        const bool before = pair.student == at.begin - 1 && pair.teacher == at.other_begin - 1;
+        return !before && has_output(pair.student, at.begin, at.end) &&
+               has_output(pair.teacher, at.other_begin, at.other_end);
+      }));
+}
 
-  const auto displaced = [&](int stage, int begin, int end) {
-    int count = 0;
-    for (int l = student.begin(stage); l < student.end(stage); ++l) {
-      const int partner = phi[static_cast<std::size_t>(l)];
-      if (partner != kNoPartner && (partner < begin || partner >= end)) ++count;
-    }
-    return count;
+bool agrees(const std::optional<Partition>& fixed, int stage, int begin, int end) {
+  return !fixed || (fixed->begin(stage) == begin && fixed->end(stage) == end);
+}
+
+}  // namespace
+
+JointPartition joint_partition(const DepthCosts& student, const DepthCosts& teacher,
+                               const std::vector<ComparedLayers>& compared, int stages,
+                               const std::optional<Partition>& fixed_student,
+                               const std::optional<Partition>& fixed_teacher) {
+  const int layers = static_cast<int>(student.layers.size());
+  const int teacher_layers = static_cast<int>(teacher.layers.size());
+  check_enough_layers("model", layers, stages);
+  check_enough_layers("teacher", teacher_layers, stages);
+  for (const ComparedLayers& pair : compared)
+    FATHOM_CHECK(pair.student >= 0 && pair.student < layers && pair.teacher >= 0 &&
+                     pair.teacher < teacher_layers,
+                 "layers ", pair.student, " of ", layers, " and ", pair.teacher, " of ",
+                 teacher_layers);
+  const RangeCosts student_cost(student, stages), teacher_cost(teacher, stages);
+  const int pairs = static_cast<int>(compared.size());
+  const auto cost = [&](const StageLayers& at) {
+    return student_cost(at.stage, at.begin, at.end) +
+           teacher_cost(at.stage, at.other_begin, at.other_end);
   };
-  TeacherPartition result{
-      Partition(best_split(layers, stages, RangeCosts(teacher, stages, stage_load), displaced)),
-      {}};
-  for (int l = 0; l < student.layers(); ++l) {
-    const int partner = phi[static_cast<std::size_t>(l)];
-    if (partner != kNoPartner && result.partition.stage_of(partner) != student.stage_of(l))
-      result.displaced.push_back(l);
-  }
+  // A stage that is not the fixed one costs more than any pairs can make up for.
+  const auto penalty = [&](const StageLayers& at) {
+    const bool allowed = agrees(fixed_student, at.stage, at.begin, at.end) &&
+                         agrees(fixed_teacher, at.stage, at.other_begin, at.other_end);
+    return (allowed ? 0 : pairs + 1) - newly_met(compared, at);
+  };
+  const Split split = best_split(layers, teacher_layers, stages, cost, penalty);
+  JointPartition result{Partition(split.lengths), Partition(split.other_lengths), pairs};
+  for (int s = 0; s < stages; ++s)
+    result.apart -= newly_met(compared, {s, result.student.begin(s), result.student.end(s),
+                                         result.teacher.begin(s), result.teacher.end(s)});
   return result;
 }
 
 std::vector<double> stage_costs(const DepthCosts& costs, const Partition& partition) {
-  const RangeCosts cost(costs, partition.stages(), {});
+  const RangeCosts cost(costs, partition.stages());
   std::vector<double> result;
   for (int s = 0; s < partition.stages(); ++s)
     result.push_back(cost(s, partition.begin(s), partition.end(s)));

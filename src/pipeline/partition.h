@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,26 +44,26 @@ Partition balanced_partition(const DepthCosts& costs, int stages);
 Partition explicit_partition(const std::vector<int>& counts, int layers, int stages,
                              const std::string& key);
 
-/// phi(l) for each student layer l: the teacher layer at the same relative depth, the last one of
-/// its share, so that last meets last.
-std::vector<int> proportional_layer_map(int student_layers, int teacher_layers);
-
-struct TeacherPartition {
-  Partition partition;
-  /// Student layers l whose teacher layer phi(l) lies on another stage: their states must travel.
-  std::vector<int> displaced;
+/// Layers of two models, counted from 0, whose outputs a loss compares.
+struct ComparedLayers {
+  int student = 0, teacher = 0;
 };
 
-/// phi(l) of a student layer that no loss compares with the teacher's.
-inline constexpr int kNoPartner = -1;
+/// Where the layers of student and teacher lie.
+struct JointPartition {
+  Partition student, teacher;
+  int apart = 0;  ///< compared pairs that no stage has both of: a state must travel for them
+};
 
-/// The teacher's partition that puts as many phi(l) as possible on the stage of student layer l
-/// and, among those, balances the stages including `stage_load[s]`, what the student costs there
-/// (same unit; empty for none). Throws Error(config) when the teacher has fewer layers than there
-/// are stages.
-TeacherPartition teacher_partition(const DepthCosts& teacher, const Partition& student,
-                                   const std::vector<int>& phi,
-                                   const std::vector<double>& stage_load = {});
+/// The partitions of both models that keep as many compared pairs as possible on one stage and,
+/// among those, the partitions whose slowest stage, with what it has of both models, is fastest;
+/// then the most even ones. What the last layer of a stage puts out is on the next stage as well. A
+/// partition given as `fixed_student` or `fixed_teacher` is kept. Throws Error(config) when a model
+/// has fewer layers than there are stages.
+JointPartition joint_partition(const DepthCosts& student, const DepthCosts& teacher,
+                               const std::vector<ComparedLayers>& compared, int stages,
+                               const std::optional<Partition>& fixed_student = std::nullopt,
+                               const std::optional<Partition>& fixed_teacher = std::nullopt);
 
 /// The cost of each stage of a partition.
 std::vector<double> stage_costs(const DepthCosts& costs, const Partition& partition);

@@ -34,6 +34,7 @@ struct EnginePlan {
   std::string mode_path{};      ///< folder that their parameters start from; may be empty
   std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
   std::int64_t context = 0;     ///< tokens a record may have
+  double label_share = 1;       ///< of the training set's tokens
 
   /// Puts an adapter on the student: `spec`, or what the folder `path` says if one is given. Throws
   /// Error(config) or Error(data) if it does not fit the model.

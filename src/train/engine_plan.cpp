@@ -8,27 +8,10 @@
 #include "train/engine.h"
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
+#include "train/token_costs.h"
 
 namespace fathom::train {
 namespace {
-
-// Multiply-adds per token of the matrix products of a block (attention scores left out) and the
-// head.
-double block_cost(const model::ModelSpec& spec) {
-  const std::int64_t q = spec.heads * spec.head_dim, kv = spec.kv_heads * spec.head_dim;
-  return static_cast<double>(spec.hidden * (q + 2 * kv) + q * spec.hidden +
-                             spec.hidden * spec.ffn * (spec.gated ? 3 : 2));
-}
-double head_cost(const model::ModelSpec& spec) {
-  return static_cast<double>(spec.vocab * spec.embed_dim);
-}
-
-pipeline::DepthCosts depth_costs(const model::ModelSpec& spec) {
-  pipeline::DepthCosts costs;
-  costs.layers.assign(static_cast<std::size_t>(spec.layers), block_cost(spec));
-  costs.head = head_cost(spec);
-  return costs;
-}
 
 model::ModelSpec read_student(const TrainConfig& config,
                               const std::optional<model::ModelSpec>& teacher,
@@ -54,11 +37,42 @@ model::ModelSpec read_student(const TrainConfig& config,
   return spec;
 }
 
-pipeline::Partition partition(const GridConfig& grid, const std::vector<int>& counts,
-                              const model::ModelSpec& spec, const char* key) {
-  if (!counts.empty())
-    return pipeline::explicit_partition(counts, static_cast<int>(spec.layers), grid.pp, key);
-  return pipeline::balanced_partition(depth_costs(spec), grid.pp);
+std::optional<pipeline::Partition> fixed(const std::vector<int>& counts,
+                                         const model::ModelSpec& spec, int stages,
+                                         const char* key) {
+  if (counts.empty()) return std::nullopt;
+  return pipeline::explicit_partition(counts, static_cast<int>(spec.layers), stages, key);
+}
+
+// The blocks whose outputs are compared, which had better be on one stage. FDD's states go to the
+// last stage anyway.
+std::vector<pipeline::ComparedLayers> compared_layers(const EnginePlan& plan) {
+  std::vector<pipeline::ComparedLayers> compared;
+  for (const methods::KeyLayer& pair : plan.mta_layers)
+    if (pair.student > 0 && pair.teacher > 0)
+      compared.push_back({static_cast<int>(pair.student - 1), static_cast<int>(pair.teacher - 1)});
+  return compared;
+}
+
+// Before layers are placed.
+pipeline::Partition whole(const model::ModelSpec& spec) {
+  return pipeline::Partition({static_cast<int>(spec.layers)});
+}
+
+void place_layers(const TrainConfig& config, EnginePlan& plan) {
+  const GridConfig& grid = config.grid;
+  const TokenCosts costs = token_costs(config, plan);
+  const auto student = fixed(grid.layers, plan.student, grid.pp, "grid.layers");
+  const pipeline::DepthCosts student_costs = costs.student(plan.student.layers);
+  if (!plan.teacher) {
+    plan.student_layers = student ? *student : pipeline::balanced_partition(student_costs, grid.pp);
+    return;
+  }
+  auto both = pipeline::joint_partition(
+      student_costs, costs.teacher(plan.teacher->layers), compared_layers(plan), grid.pp, student,
+      fixed(grid.teacher_layers, *plan.teacher, grid.pp, "grid.teacher_layers"));
+  plan.student_layers = std::move(both.student);
+  plan.teacher_layers = std::move(both.teacher);
 }
 
 // What an adapter changes must stay as it was: DoRA's norms and a later merge are of that weight.
@@ -69,16 +83,6 @@ void check_also_trained(const NamePatterns& also, const EnginePlan& plan) {
         !targets(plan.adapter, module.name, module.layer) || !also.match(module.name + ".weight"),
         ErrorKind::config, "adapter.train names ", module.name,
         ".weight, which has an adapter; train either");
-}
-
-// The teacher layer (counted from 0) that a stage with each student layer had better have too: the
-// one whose output is compared with the student's. FDD's states go to the last stage anyway.
-std::vector<int> partners(const EnginePlan& plan) {
-  std::vector<int> phi(static_cast<std::size_t>(plan.student.layers), pipeline::kNoPartner);
-  for (const methods::KeyLayer& pair : plan.mta_layers)
-    if (pair.student > 0 && pair.teacher > 0)
-      phi[static_cast<std::size_t>(pair.student - 1)] = static_cast<int>(pair.teacher - 1);
-  return phi;
 }
 
 // Light: the layers that vote have no adapter.
@@ -183,12 +187,11 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   if (!config.teacher.path.empty()) teacher = read_model_spec(config.teacher.path);
   std::vector<std::int64_t> chosen;
   const model::ModelSpec student = read_student(config, teacher, chosen);
-  EnginePlan plan{
-      .student = student,
-      .teacher = teacher,
-      .student_from_teacher = chosen,
-      .student_layers = partition(config.grid, config.grid.layers, student, "grid.layers"),
-      .teacher_layers = std::nullopt};
+  EnginePlan plan{.student = student,
+                  .teacher = teacher,
+                  .student_from_teacher = chosen,
+                  .student_layers = whole(student),
+                  .teacher_layers = std::nullopt};
   plan.loss_vocab = counted_vocabulary(config.loss, student, teacher);
   const auto pairs = [&](const char* section, bool enabled, const auto& part) {
     if (!enabled) return std::vector<methods::KeyLayer>();
@@ -198,18 +201,6 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   };
   plan.mta_layers = pairs("mta", config.mta.enabled, config.mta);
   plan.fdd_layers = pairs("fdd", config.fdd.enabled, config.fdd);
-  if (teacher && config.grid.teacher_layers.empty()) {
-    const std::vector<int> phi = partners(plan);
-    // The student's backward pass costs twice its forward pass.
-    std::vector<double> load = pipeline::stage_costs(depth_costs(student), plan.student_layers);
-    for (double& cost : load) cost *= 3;
-    plan.teacher_layers =
-        pipeline::teacher_partition(depth_costs(*teacher), plan.student_layers, phi, load)
-            .partition;
-  } else if (teacher) {
-    plan.teacher_layers =
-        partition(config.grid, config.grid.teacher_layers, *teacher, "grid.teacher_layers");
-  }
   for (int rank = 0; rank < config.grid.tp; ++rank) {
     model::make_shard(student, rank, config.grid.tp, plan.loss_vocab);
     if (teacher) model::make_shard(*teacher, rank, config.grid.tp, plan.loss_vocab);
@@ -218,6 +209,8 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   set_votes(config, plan);
   plan.set_adapter(adapter_spec(config, plan), config.adapter.path);
   plan.set_moc(config.moc);
+  plan.label_share = label_share(config);
+  place_layers(config, plan);
   check_also_trained(config.adapter.train, plan);
   return plan;
 }
@@ -226,8 +219,9 @@ EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config) {
   EnginePlan plan{.student = spec,
                   .teacher = std::nullopt,
                   .student_from_teacher = {},
-                  .student_layers = partition(config.grid, config.grid.layers, spec, "grid.layers"),
+                  .student_layers = whole(spec),
                   .teacher_layers = std::nullopt};
+  place_layers(config, plan);
   plan.loss_vocab = spec.vocab;
   plan.context = spec.max_positions;
   for (int rank = 0; rank < config.grid.tp; ++rank)
@@ -240,8 +234,9 @@ double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_
   const auto forward = [&](const model::ModelSpec& spec) {
     const double attention = static_cast<double>(spec.layers * spec.heads * spec.head_dim) *
                              static_cast<double>(sum_of_squared_lengths);
-    return static_cast<double>(tokens) * static_cast<double>(spec.layers) * block_cost(spec) +
-           attention + static_cast<double>(label_tokens) * head_cost(spec);
+    return static_cast<double>(tokens) * static_cast<double>(spec.layers) *
+               block_multiply_adds(spec) +
+           attention + static_cast<double>(label_tokens) * head_multiply_adds(spec);
   };
   const double passes = config.memory.recompute == Recompute::block ? 4 : 3;
   double multiply_adds = passes * forward(plan.student);

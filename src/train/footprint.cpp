@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "methods/adapters/tensors.h"
+#include "train/token_costs.h"
 
 namespace fathom::train {
 namespace {
@@ -80,13 +81,6 @@ double saved_per_token(const model::ModelSpec& spec, int tp, bool remade) {
   return remade ? always : always + 2 * hidden + ffn;
 }
 
-double multiply_adds(const model::ModelSpec& spec, double layers, bool head) {
-  const std::int64_t q = spec.heads * spec.head_dim, kv = spec.kv_heads * spec.head_dim;
-  const double block = static_cast<double>(spec.hidden * (2 * q + 2 * kv) +
-                                           spec.hidden * spec.ffn * (spec.gated ? 3 : 2));
-  return layers * block + (head ? static_cast<double>(spec.vocab * spec.embed_dim) : 0);
-}
-
 }  // namespace
 
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
@@ -132,13 +126,16 @@ pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan
                                std::int64_t tokens) {
   const bool last = stage == config.grid.pp - 1;
   const double unit = 2e-12 * static_cast<double>(tokens) / config.grid.tp;
-  const double student = unit * multiply_adds(plan.student, plan.student_layers.count(stage), last);
+  const TokenCosts costs = token_costs(config, plan);
+  const auto of = [&](double block, double head, const pipeline::Partition& layers) {
+    return unit * (layers.count(stage) * block + (last ? head : 0));
+  };
   pipeline::StageCost cost;
-  cost.forward_s = student;
-  cost.backward_s = 2 * student;
+  cost.forward_s = of(costs.student_block, costs.student_head, plan.student_layers);
+  cost.backward_s = costs.backward * cost.forward_s;
   std::int64_t width = plan.student.hidden;
   if (plan.teacher) {
-    cost.forward_s += unit * multiply_adds(*plan.teacher, plan.teacher_layers->count(stage), last);
+    cost.forward_s += of(costs.teacher_block, costs.teacher_head, *plan.teacher_layers);
     width += plan.teacher->hidden;
   }
   if (!last) cost.bundle_bytes = static_cast<std::size_t>(4 * tokens * width);

@@ -14,8 +14,8 @@ struct Footprint {
 
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage);
 
-/// Relative time and message sizes of a stage for a micro-batch of so many tokens, in seconds of a
-/// machine of 1 TFLOP/s.
+/// Relative time (token_costs) and message sizes of a stage for a micro-batch of so many tokens, in
+/// seconds of a machine of 1 TFLOP/s.
 pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan, int stage,
                                std::int64_t tokens);
 

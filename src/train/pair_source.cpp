@@ -44,10 +44,6 @@ std::vector<std::pair<std::int64_t, std::int64_t>> match(const data::Dataset& ch
 
 }  // namespace
 
-PairFiles pair_files(const std::filesystem::path& folder) {
-  return {folder / "chosen.h5", folder / "rejected.h5"};
-}
-
 PairSource::PairSource(const data::Dataset& chosen, const data::Dataset& rejected,
                        const data::BatchPlan& plan, std::uint64_t seed,
                        const comm::ProcessGrid& grid)

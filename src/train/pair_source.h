@@ -14,7 +14,9 @@ namespace fathom::train {
 struct PairFiles {
   std::filesystem::path chosen, rejected;
 };
-PairFiles pair_files(const std::filesystem::path& folder);
+inline PairFiles pair_files(const std::filesystem::path& folder) {
+  return {folder / "chosen.h5", folder / "rejected.h5"};
+}
 
 /// Pairs of answers to one prompt, for DistiLLM-2. A step has two micro-batches for each of its
 /// plan: the teacher's answers to some prompts, and the student's to the same.

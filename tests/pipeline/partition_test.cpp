@@ -128,68 +128,109 @@ TEST(ExplicitPartition, EachMistakeIsNamed) {
       "gives stage 1 0 layers");
 }
 
-TEST(ProportionalLayerMap, LastMeetsLast) {
-  EXPECT_EQ(proportional_layer_map(10, 30), (std::vector{2, 5, 8, 11, 14, 17, 20, 23, 26, 29}));
-  EXPECT_EQ(proportional_layer_map(3, 3), (std::vector{0, 1, 2}));
-  EXPECT_EQ(proportional_layer_map(5, 12).back(), 11);
-  EXPECT_EQ(proportional_layer_map(4, 2), (std::vector{0, 0, 0, 1}));
+// The stages that have what a layer puts out: the one that makes it and, where it is handed over,
+// the next one.
+std::vector<int> stages_with(const Partition& partition, int layer) {
+  const int made = partition.stage_of(layer);
+  std::vector<int> stages{made};
+  if (layer == partition.end(made) - 1 && made + 1 < partition.stages()) stages.push_back(made + 1);
+  return stages;
 }
 
-TEST(TeacherPartition, DeeperTeachersHaveEveryPartnerAtHome) {
-  std::mt19937 random(2);
-  for (int student_layers = 2; student_layers <= 12; ++student_layers)
-    for (int teacher_layers = student_layers; teacher_layers <= 36; teacher_layers += 5)
-      for (int stages = 1; stages <= std::min(student_layers, 4); ++stages) {
-        const auto student = balanced_partition(random_costs(student_layers, random), stages);
-        const auto phi = proportional_layer_map(student_layers, teacher_layers);
-        const auto teacher = teacher_partition(random_costs(teacher_layers, random), student, phi);
-        EXPECT_TRUE(teacher.displaced.empty());
-        for (int l = 0; l < student_layers; ++l)
-          ASSERT_EQ(teacher.partition.stage_of(phi[static_cast<std::size_t>(l)]),
-                    student.stage_of(l));
-      }
+int count_apart(const Partition& student, const Partition& teacher,
+                const std::vector<ComparedLayers>& compared) {
+  int apart = 0;
+  for (const ComparedLayers& pair : compared) {
+    const auto a = stages_with(student, pair.student), b = stages_with(teacher, pair.teacher);
+    apart += std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) == a.end();
+  }
+  return apart;
 }
 
-TEST(TeacherPartition, EqualsExhaustiveSearchForAnyMap) {
-  std::mt19937 random(3);
-  for (int trial = 0; trial < 200; ++trial) {
-    const int stages = 1 + trial % 4;
-    const int student_layers = stages + static_cast<int>(random() % 4);
-    const int teacher_layers = stages + static_cast<int>(random() % 6);
-    const auto student = balanced_partition(random_costs(student_layers, random), stages);
-    const auto costs = random_costs(teacher_layers, random);
-    std::vector<int> phi;
-    for (int l = 0; l < student_layers; ++l)
-      phi.push_back(random() % 4 == 0
-                        ? kNoPartner
-                        : static_cast<int>(random() % static_cast<unsigned>(teacher_layers)));
-    std::vector<double> load;
-    for (int s = 0; s < stages; ++s) load.push_back(static_cast<double>(random() % 5));
+struct Models {
+  int stages;
+  DepthCosts student, teacher;
+  std::vector<ComparedLayers> compared;
 
-    const auto measure = [&](const Partition& partition) {
-      int displaced = 0;
-      for (int l = 0; l < student_layers; ++l) {
-        const int partner = phi[static_cast<std::size_t>(l)];
-        displaced += partner != kNoPartner && partition.stage_of(partner) != student.stage_of(l);
-      }
-      auto loads = stage_costs(costs, partition);
-      for (std::size_t s = 0; s < loads.size(); ++s) loads[s] += load[s];
-      return quality(displaced, loads);
-    };
-    Quality best{std::numeric_limits<int>::max(), 0, 0};
-    for_each_partition(teacher_layers, stages, [&](const Partition& partition) {
-      best = std::min(best, measure(partition));
+  explicit Models(int trial) : random_(static_cast<unsigned>(trial)) {
+    stages = 1 + trial % 3;
+    student = random_costs(stages + static_cast<int>(random_() % 4), random_);
+    teacher = random_costs(stages + static_cast<int>(random_() % 5), random_);
+    for (std::size_t i = 0; i < random_() % 4; ++i)
+      compared.push_back({static_cast<int>(random_() % student.layers.size()),
+                          static_cast<int>(random_() % teacher.layers.size())});
+  }
+  Quality measure(const Partition& a, const Partition& b) const {
+    auto loads = stage_costs(student, a);
+    const auto more = stage_costs(teacher, b);
+    for (std::size_t s = 0; s < loads.size(); ++s) loads[s] += more[s];
+    return quality(count_apart(a, b, compared), loads);
+  }
+  /// The best of all pairs of partitions, or of those with the ones given.
+  Quality best(const std::optional<Partition>& student_is = std::nullopt,
+               const std::optional<Partition>& teacher_is = std::nullopt) const {
+    Quality found{std::numeric_limits<int>::max(), 0, 0};
+    for_each_partition(static_cast<int>(student.layers.size()), stages, [&](const Partition& a) {
+      if (student_is && !(a == *student_is)) return;
+      for_each_partition(static_cast<int>(teacher.layers.size()), stages, [&](const Partition& b) {
+        if (!teacher_is || b == *teacher_is) found = std::min(found, measure(a, b));
+      });
     });
-    const auto found = teacher_partition(costs, student, phi, load);
-    ASSERT_TRUE(about_equal(measure(found.partition), best)) << "trial " << trial;
-    ASSERT_EQ(static_cast<int>(found.displaced.size()), std::get<0>(best));
+    return found;
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+TEST(JointPartition, EqualsExhaustiveSearch) {
+  for (int trial = 0; trial < 200; ++trial) {
+    const Models models(trial);
+    const auto found =
+        joint_partition(models.student, models.teacher, models.compared, models.stages);
+    ASSERT_TRUE(about_equal(models.measure(found.student, found.teacher), models.best()))
+        << "trial " << trial;
+    ASSERT_EQ(found.apart, count_apart(found.student, found.teacher, models.compared));
   }
 }
 
-TEST(TeacherPartition, AShallowTeacherIsRefused) {
+TEST(JointPartition, KeepsAPartitionThatIsGiven) {
+  for (int trial = 0; trial < 60; ++trial) {
+    const Models models(trial);
+    const Partition student = balanced_partition(models.student, models.stages),
+                    teacher = balanced_partition(models.teacher, models.stages);
+    const auto first =
+        joint_partition(models.student, models.teacher, models.compared, models.stages, student);
+    ASSERT_EQ(first.student, student) << "trial " << trial;
+    ASSERT_TRUE(about_equal(models.measure(student, first.teacher), models.best(student)));
+    const auto second = joint_partition(models.student, models.teacher, models.compared,
+                                        models.stages, std::nullopt, teacher);
+    ASSERT_EQ(second.teacher, teacher) << "trial " << trial;
+    ASSERT_TRUE(
+        about_equal(models.measure(second.student, teacher), models.best(std::nullopt, teacher)));
+    const auto both = joint_partition(models.student, models.teacher, models.compared,
+                                      models.stages, student, teacher);
+    ASSERT_EQ(both.student, student);
+    ASSERT_EQ(both.teacher, teacher);
+  }
+}
+
+// 48 and 12 layers whose 24th and 6th, 36th and 9th, last and last are compared: both models are
+// cut at the same depth, and the heavy heads take layers of both from the last stage.
+TEST(JointPartition, BalancesTheSumOfBothModels) {
+  const DepthCosts student{std::vector<double>(12, 3.0), 0, 12},
+      teacher{std::vector<double>(48, 2.0), 0, 8};
+  const std::vector<ComparedLayers> compared{{5, 23}, {8, 35}, {11, 47}};
+  const auto found = joint_partition(student, teacher, compared, 2);
+  EXPECT_EQ(found.apart, 0);
+  const auto a = stage_costs(student, found.student), b = stage_costs(teacher, found.teacher);
+  EXPECT_NEAR(a[0] + b[0], a[1] + b[1], 3.0);  // to the grain of a layer
+}
+
+TEST(JointPartition, AShallowTeacherIsRefused) {
   expect_config_error(
       [] {
-        teacher_partition({{1.0}}, Partition({1, 1}), {0, 0});
+        joint_partition({{1.0, 1.0}}, {{1.0}}, {}, 2);
       },
       "the teacher has 1 layers");
 }
