@@ -349,6 +349,10 @@ void describe_distill(OptionTable& t, train::DistillConfig& c) {
         {.help = "With contrastive: the pairs, as `fathom pairs` writes them.",
          .unit = "folder",
          .on_resume = moved_file});
+  t.add("curriculum", c.curriculum,
+        {.help = "With contrastive: an alpha of its own for each answer, from 0.01 to loss.alpha: "
+                 "the smaller, the closer both models' probabilities of it are. The first step "
+                 "has loss.alpha, and its pairs say what is close."});
   t.add("epsilon", c.epsilon,
         {.help = "With adaptive: it rises when the loss on data.eval has grown by this much.",
          .unit = "nats",

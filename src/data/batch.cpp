@@ -61,13 +61,21 @@ BatchCounts& BatchCounts::operator+=(const BatchCounts& other) {
   return *this;
 }
 
+std::vector<std::int64_t> supervised_rows(const MicroBatch& batch) {
+  std::vector<std::int64_t> rows;
+  for (std::size_t s = 1; s < batch.cu_seqlens.size(); ++s)
+    rows.push_back(std::count_if(batch.labels.begin() + batch.cu_seqlens[s - 1],
+                                 batch.labels.begin() + batch.cu_seqlens[s],
+                                 [](std::int32_t label) { return label != kNoLabel; }));
+  return rows;
+}
+
 BatchCounts count(const MicroBatch& batch) {
   BatchCounts counts{.label_tokens = batch.label_tokens, .tokens = batch.tokens()};
+  for (const std::int64_t rows : supervised_rows(batch)) counts.sequences += rows > 0;
   for (std::size_t s = 1; s < batch.cu_seqlens.size(); ++s) {
-    const std::int32_t begin = batch.cu_seqlens[s - 1], end = batch.cu_seqlens[s];
-    counts.sequences += std::any_of(batch.labels.begin() + begin, batch.labels.begin() + end,
-                                    [](std::int32_t label) { return label != kNoLabel; });
-    counts.squares += std::int64_t{end - begin} * (end - begin);
+    const std::int64_t length = batch.cu_seqlens[s] - batch.cu_seqlens[s - 1];
+    counts.squares += length * length;
   }
   return counts;
 }

@@ -54,6 +54,9 @@ struct BatchCounts {
 };
 BatchCounts count(const MicroBatch& batch);
 
+/// Supervised tokens of each sequence.
+std::vector<std::int64_t> supervised_rows(const MicroBatch& batch);
+
 /// The counts of a whole step, over all its micro-batches and ranks, by role.
 class RoleCounts {
  public:

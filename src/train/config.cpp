@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "methods/distill/curriculum.h"
 
 namespace fathom::train {
 namespace {
@@ -242,7 +243,16 @@ void check_pairs(const TrainConfig& config, Rules& rules) {
   rules.must(pairs || loss.rejected_weight == defaults.rejected_weight,
              {"distill.method", "loss.rejected_weight"},
              "rejected_weight is read only with method = contrastive; leave it out");
+  rules.must(pairs || !config.distill.curriculum, {"distill.method", "distill.curriculum"},
+             "the curriculum is one of pairs: it needs method = contrastive");
   if (!pairs) return;
+  rules.must(!config.distill.curriculum || loss.alpha >= methods::distill::kLeastAlpha,
+             {"distill.curriculum", "loss.alpha"},
+             str("the curriculum chooses between ", methods::distill::kLeastAlpha,
+                 " and loss.alpha, which must not be less"));
+  rules.must(!config.distill.curriculum || !config.mode.enabled,
+             {"distill.curriculum", "mode.enabled"},
+             "the curriculum looks at the last layer alone, and here late layers vote; use either");
   rules.must(config.data.train.empty(), {"distill.method", "data.train"},
              "with method = contrastive the pairs are the training set; leave data.train empty");
   rules.must(loss.ce_weight == 0 && loss.kd_weight > 0,

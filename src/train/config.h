@@ -197,6 +197,7 @@ struct DistillConfig {
   int max_new = 256;        ///< tokens of an answer
   int batch = 32;           ///< answers that are decoded together
   std::string pairs;        ///< contrastive: folder that `fathom pairs` wrote
+  bool curriculum = false;  ///< contrastive: an alpha of its own for each answer
 
   /// True if the student answers prompts while it trains.
   bool generates() const {

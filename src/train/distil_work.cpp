@@ -227,6 +227,17 @@ std::vector<methods::StateTerm> DistilWork::vote_terms() const {
   return terms;
 }
 
+// The curriculum wants to know how likely the answers are before their losses are computed: the
+// heads run once more, for that alone.
+Tensor DistilWork::row_alpha(const model::HeadLoss& options, const model::HeadInput& student,
+                             const model::HeadInput& teacher, int slot) {
+  model::HeadLoss look = options;
+  look.loss.divergence = {};  // the cheapest one; its value is not used
+  model::LabelLogProbs seen;
+  model::head_loss(nullptr, student_.tp(), look, student, teacher, rows(slot).labels, &seen);
+  return settings_.row_alpha->of_rows(student_.device(), batch(slot), seen);
+}
+
 void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& teacher,
                                  const Var& student, KeyStates& states) {
   const DeviceRows& device_rows = rows(slot);
@@ -264,15 +275,18 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   if (teacher_ != nullptr && batch(slot).role != data::Role::corpus)
     teacher_input = {teacher_->project(inference, teacher_rows), &teacher_->head()};
   model::LossSums& sums = sums_[batch(slot).role];
-  if (states_.vote != nullptr)
+  if (states_.vote != nullptr) {
     sums +=
         vote_loss(pass, slot, options,
                   votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
                   teacher_input, device_rows.labels);
-  else
-    sums += model::head_loss(pass.tape, student_.tp(), options,
-                             {student_.project(pass, student_rows), &student_.head()},
-                             teacher_input, device_rows.labels);
+    return;
+  }
+  const model::HeadInput student_input{student_.project(pass, student_rows), &student_.head()};
+  if (settings_.row_alpha != nullptr && RowAlpha::applies(batch(slot).role))
+    options.row_alpha = row_alpha(options, student_input, teacher_input, slot);
+  sums += model::head_loss(pass.tape, student_.tp(), options, student_input, teacher_input,
+                           device_rows.labels);
 }
 
 }  // namespace fathom::train

@@ -9,6 +9,7 @@
 #include "model/head.h"
 #include "pipeline/executor.h"
 #include "train/config.h"
+#include "train/row_alpha.h"
 #include "train/rows.h"
 #include "train/state_routes.h"
 #include "train/token_loss.h"
@@ -52,6 +53,7 @@ class DistilWork : public pipeline::StageWork {
     DropoutConfig dropout;
     Recompute recompute = Recompute::cheap;
     std::uint32_t seed = 0;
+    RowAlpha* row_alpha = nullptr;  ///< the curriculum of pairs; null: loss.alpha for all
   };
 
   /// `teacher` may be null. Stages and losses must outlive the work; `stage` is their place on the
@@ -122,6 +124,8 @@ class DistilWork : public pipeline::StageWork {
                             const Tensor& labels);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
                        const autograd::Var& student, methods::KeyStates& states);
+  Tensor row_alpha(const model::HeadLoss& options, const model::HeadInput& student,
+                   const model::HeadInput& teacher, int slot);
   std::int64_t counted_vocab() const;
   void add_heads(const model::Pass& pass, methods::KeyStates& states) const;
   void apply_state_losses(autograd::Tape* tape, int slot, const methods::KeyStates& states);

@@ -10,13 +10,15 @@
 namespace fathom::train {
 namespace {
 
-DistilWork::Settings work_settings(const TrainConfig& config, const EnginePlan& plan) {
+DistilWork::Settings work_settings(const TrainConfig& config, const EnginePlan& plan,
+                                   RowAlpha* row_alpha) {
   return {.loss = config.loss,
           .mode = config.mode,
           .vocab = plan.loss_vocab,
           .dropout = config.dropout,
           .recompute = config.memory.recompute,
-          .seed = static_cast<std::uint32_t>(config.run.seed)};
+          .seed = static_cast<std::uint32_t>(config.run.seed),
+          .row_alpha = row_alpha};
 }
 
 StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
@@ -95,6 +97,8 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       plan_(plan),
       vote_(plan_.mode ? std::make_unique<methods::mode::LateVote>(*plan_.mode, plan_.student)
                        : nullptr),
+      row_alpha_(config.distill.curriculum ? std::make_unique<RowAlpha>(config.loss.alpha)
+                                           : nullptr),
       losses_(std::move(losses)) {
   make_extension();
   const auto place = grid.place();
@@ -123,7 +127,7 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
   if (student_->plan().shard.kv_replicas > 1)
     kv_replicas_ = grid.make_kv_replica_group(static_cast<int>(plan_.student.kv_heads));
   work_ = std::make_unique<DistilWork>(*student_, teacher_.get(), place.pp,
-                                       work_settings(config_, plan_), placed);
+                                       work_settings(config_, plan_, row_alpha_.get()), placed);
   first_trainable_ = train ? first_trainable_stage() : grid.shape().pp;
   make_executors(train);
   if (!train) return;
@@ -229,6 +233,7 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   const int count = static_cast<int>(slots.size());
   work_->begin(std::move(slots), counts, static_cast<std::uint32_t>(step));
   for (const auto& loss : losses_) loss->begin(work_->batches());
+  if (row_alpha_) row_alpha_->begin(counts);
   if (extension_) begin_extension();
   work_->bucket_done = [this](int bucket) { reducer_->bucket_done(bucket); };
   executor_->run(
@@ -238,6 +243,10 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   reducer_->finish();
   work_->bucket_done = nullptr;
   reduce_state_terms();
+  if (row_alpha_) {
+    row_alpha_->finish(grid_.dp(), grid_.pp());
+    for (methods::StateTerm& term : row_alpha_->terms()) state_terms_.push_back(std::move(term));
+  }
   return reduce_sums();
 }
 

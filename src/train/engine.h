@@ -103,6 +103,9 @@ class Engine {
   /// ranks, on every rank.
   const std::vector<methods::StateTerm>& state_terms() const { return state_terms_; }
 
+  /// The curriculum of pairs; null without.
+  RowAlpha* row_alpha() { return row_alpha_.get(); }
+
   /// The experts chosen in it, over all ranks, beside those of the step before. Only with mixture
   /// of control; collective over the grid.
   std::optional<methods::moc::UsageSummary> expert_usage();
@@ -145,6 +148,7 @@ class Engine {
   methods::moc::MixtureOfControl* moc_ = nullptr;     // the same, or null
   methods::moc::UsageLog usage_log_;
   std::unique_ptr<methods::mode::LateVote> vote_;
+  std::unique_ptr<RowAlpha> row_alpha_;
   Losses losses_;
   std::vector<methods::StateTerm> state_terms_;
   RoleSums role_sums_;

@@ -70,25 +70,26 @@ std::string adapter_json(const EnginePlan& plan, const std::string& base) {
 
 std::string to_json(const RunState& state) {
   const data::DataIdentity& data = state.data;
-  const nlohmann::json json = {{"step", state.step},
-                               {"optimizer_steps", state.optimizer_steps},
-                               {"model_config", state.model_config},
-                               {"adapter", state.adapter},
-                               {"mode", state.mode},
-                               {"mode_steps_below", state.mode_steps_below},
-                               {"moc", state.moc},
-                               {"data_start", state.data_start},
-                               {"evaluation_due", state.evaluation_due},
-                               {"method", nlohmann::json::parse(state.method)},
-                               {"data",
-                                {{"content", data.content},
-                                 {"context", data.context},
-                                 {"overlong", data.overlong},
-                                 {"seed", data.seed},
-                                 {"shuffle", data.shuffle},
-                                 {"samples_per_step", data.samples_per_step},
-                                 {"corpus", data.corpus},
-                                 {"corpus_samples_per_step", data.corpus_samples_per_step}}}};
+  nlohmann::json json = {{"step", state.step},
+                         {"optimizer_steps", state.optimizer_steps},
+                         {"model_config", state.model_config},
+                         {"adapter", state.adapter},
+                         {"mode", state.mode},
+                         {"mode_steps_below", state.mode_steps_below},
+                         {"moc", state.moc},
+                         {"data_start", state.data_start},
+                         {"evaluation_due", state.evaluation_due},
+                         {"method", nlohmann::json::parse(state.method)},
+                         {"data",
+                          {{"content", data.content},
+                           {"context", data.context},
+                           {"overlong", data.overlong},
+                           {"seed", data.seed},
+                           {"shuffle", data.shuffle},
+                           {"samples_per_step", data.samples_per_step},
+                           {"corpus", data.corpus},
+                           {"corpus_samples_per_step", data.corpus_samples_per_step}}}};
+  if (state.gaps) json["gaps"] = {state.gaps->chosen, state.gaps->rejected};
   return json.dump();
 }
 
@@ -107,6 +108,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.data_start = json.at("data_start");
     state.evaluation_due = json.value("evaluation_due", false);
     state.method = json.value("method", nlohmann::json::object()).dump();
+    if (json.contains("gaps")) state.gaps = {json["gaps"].at(0), json["gaps"].at(1)};
     state.data = {
         .content = data.at("content"),
         .context = data.at("context"),

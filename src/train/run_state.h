@@ -22,6 +22,7 @@ struct RunState {
   int mode_steps_below = 0;     ///< ShrinkWatch::steps_below
   bool evaluation_due = false;  ///< the run was stopped before the evaluation after this step
   std::string method = "{}";    ///< MethodState::values
+  std::optional<methods::distill::ReferenceGaps> gaps;  ///< of the curriculum of pairs
 };
 
 /// The adapter_config.json of a plan's adapter on the base model `base`; empty without one.

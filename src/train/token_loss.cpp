@@ -68,13 +68,9 @@ kernels::TokenLoss token_loss(const LossConfig& config, const data::RoleCounts& 
 Tensor row_weights(Device& device, const LossConfig& config, const data::MicroBatch& batch) {
   if (normalise(config, batch.role) == Normalise::tokens) return {};
   std::vector<float> weights;
-  for (std::size_t b = 0; b + 1 < batch.cu_seqlens.size(); ++b) {
-    const auto rows = std::count_if(batch.labels.begin() + batch.cu_seqlens[b],
-                                    batch.labels.begin() + batch.cu_seqlens[b + 1],
-                                    [](std::int32_t label) { return label != data::kNoLabel; });
+  for (const std::int64_t rows : data::supervised_rows(batch))
     weights.insert(weights.end(), static_cast<std::size_t>(2 * rows),
                    1.0f / static_cast<float>(rows));
-  }
   return Tensor::from_host(device, {static_cast<std::int64_t>(weights.size()) / 2, 2},
                            std::span<const float>(weights));
 }

@@ -111,8 +111,10 @@ std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   std::string damage;
   try {
     // What a method learnt from other data starts anew with the data.
-    if (state.data == source_->identity())
+    if (state.data == source_->identity()) {
       source_->restore(read_method_state(reader, state.method), reader.folder().string());
+      if (engine_.row_alpha() && state.gaps) engine_.row_alpha()->restore(*state.gaps);
+    }
     restore(engine_, reader, !config_.run.reset_optimizer);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::io) throw;
@@ -367,6 +369,7 @@ void Trainer::begin_save() {
   if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
   state.mode_steps_below = shrink_.steps_below();
   if (engine_.plan().moc.enabled) state.moc = methods::moc::to_json(engine_.plan().moc);
+  if (engine_.row_alpha()) state.gaps = engine_.row_alpha()->reference();
   const MethodState method = source_->state();
   state.method = method.values;
   checkpoints::RunInfo info{.step = steps_done_,

@@ -19,6 +19,7 @@ constexpr Role kAll[] = {Role::dataset, Role::student_text, Role::corpus, Role::
 struct Result {
   double objective = 0, gradient_norm = 0;
   RoleSums sums;
+  std::vector<methods::StateTerm> terms;
 };
 
 class Roles : public ::testing::TestWithParam<comm::GridShape> {
@@ -62,7 +63,8 @@ class Roles : public ::testing::TestWithParam<comm::GridShape> {
   }
 
   static Result run(comm::Communicator& world, const TrainConfig& config,
-                    const std::vector<data::MicroBatch>& batches) {
+                    const std::vector<data::MicroBatch>& batches,
+                    std::optional<methods::distill::ReferenceGaps> gaps = std::nullopt) {
     const auto device = world.size() == 1 ? make_guarded_device(std::size_t{1} << 28)
                                           : make_cpu_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(world,
@@ -72,16 +74,19 @@ class Roles : public ::testing::TestWithParam<comm::GridShape> {
     data::RoleCounts counts;
     for (const data::MicroBatch& batch : batches) counts[batch.role] += data::count(batch);
     const auto make = [&](std::int64_t j) { return batches[static_cast<std::size_t>(j)]; };
+    if (gaps) engine.row_alpha()->restore(*gaps);
     auto slots = fill_slots(static_cast<std::int64_t>(batches.size()), grid, make);
     Result result;
     result.objective = engine.forward_backward(std::move(slots), counts, 0).objective;
+    result.terms = engine.state_terms();
     result.gradient_norm = engine.optimizer().gradient_norm(grid);
     result.sums = engine.role_sums();
     return result;
   }
-  static Result run_alone(const TrainConfig& config, const std::vector<data::MicroBatch>& batches) {
+  static Result run_alone(const TrainConfig& config, const std::vector<data::MicroBatch>& batches,
+                          std::optional<methods::distill::ReferenceGaps> gaps = std::nullopt) {
     const auto self = comm::self_communicator();
-    return run(*self, config, batches);
+    return run(*self, config, batches, gaps);
   }
 
   inline static testing::SharedDirectory* files_ = nullptr;
@@ -120,6 +125,35 @@ TEST_P(Roles, SequencesMayCountAlike) {
   const Result expected = run_alone(alone, cut(roles, 12));
   for (const std::int64_t size : {1, 6})
     expect_same(run(test::world(), spread, cut(roles, size)), expected);
+}
+
+// A first step says what is close, and a later one has an alpha for each answer: the larger where
+// the writer finds it less likely than the other model does.
+TEST_P(Roles, NeitherTheGridNorTheCutChangesTheCurriculum) {
+  TrainConfig alone = config(), spread = config(GetParam());
+  for (TrainConfig* each : {&alone, &spread}) each->distill.curriculum = true;
+  const auto roles = {Role::chosen, Role::rejected};
+  const methods::distill::ReferenceGaps wide{1, 1};
+  const Result first = run_alone(alone, cut(roles, 12));
+  expect_same(first, run_alone(config(), cut(roles, 12)));
+  const Result later = run_alone(alone, cut(roles, 12), wide);
+  EXPECT_GT(std::abs(later.objective - first.objective), 1e-3 * first.objective);
+  for (const std::int64_t size : {1, 4, 12})
+    for (const bool is_first : {true, false}) {
+      const Result& expected = is_first ? first : later;
+      const Result result = run(test::world(), spread, cut(roles, size),
+                                is_first ? std::nullopt : std::optional(wide));
+      expect_same(result, expected);
+      ASSERT_EQ(result.terms.size(), 4u);
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(result.terms[i].count, 12);
+        // Gaps are differences of probabilities of about 1 / 503, whose roundings remain.
+        EXPECT_NEAR(result.terms[i].sum, expected.terms[i].sum, 12 * 5e-6 / 503)
+            << result.terms[i].name;
+      }
+    }
+  EXPECT_GT(later.terms[0].sum, 12 * 0.011);  // alphas of 0.01 and of 0.1
+  EXPECT_LT(later.terms[0].sum, 12 * 0.099);
 }
 
 // The student's own text: no cross-entropy on it, to the last bit.
