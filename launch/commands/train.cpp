@@ -10,6 +10,7 @@
 #include "launch/session.h"
 #include "launch/watched_world.h"
 #include "train/memory_report.h"
+#include "train/shared_tokenizer.h"
 #include "train/trainer.h"
 
 namespace fathom::launch {
@@ -62,6 +63,7 @@ int train_command(const Arguments& arguments) {
   if (!request.dry_run) catch_stop_signals();  // before anything that takes long
   const train::EnginePlan plan = train::make_engine_plan(request.config);
   if (request.dry_run) {
+    train::require_shared_tokenizer(request.config);
     std::cout << dry_run(request.config, plan);
     return 0;
   }

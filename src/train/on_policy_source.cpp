@@ -94,7 +94,7 @@ void OnPolicySource::replay(const StepClock& clock, std::int64_t j, data::MicroB
     append(batch, *text, number++);
 }
 
-// What is yet to be written stays empty; an evaluation in between may change the choices.
+// An evaluation in between may change the choices.
 std::vector<data::MicroBatch> OnPolicySource::upcoming(const StepClock& clock) const {
   const std::vector<Origin> origins = choose(clock);
   return fill_slots(static_cast<std::int64_t>(origins.size()), grid_, [&](std::int64_t j) {

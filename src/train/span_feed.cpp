@@ -104,7 +104,7 @@ void SpanFeed::prefetch(const std::vector<MicroBatch>& batches) {
   std::vector<Text> texts;
   for_each(batches, [&](std::size_t number, std::size_t slot, std::int64_t s) {
     const MicroBatch& batch = batches[slot];
-    if (from_file(batch) || !mine(number)) return;
+    if (!from_file(batch) && !mine(number)) return;  // every rank reads the file itself
     if (batch.role == Role::dataset)
       records.push_back(batch.record_index[static_cast<std::size_t>(s)]);
     else

@@ -22,7 +22,8 @@ class SpanFeed {
   /// what open_span_source throws.
   void open(std::shared_ptr<const data::TokenFile> tokens, const std::filesystem::path& tokenizer);
 
-  /// Announces micro-batches that a later step will ask for, so that they are parsed meanwhile.
+  /// Announces micro-batches that a later step will ask for, so that their spans are read or parsed
+  /// meanwhile.
   void prefetch(const std::vector<data::MicroBatch>& batches);
 
   /// Spans of every sequence of this rank's micro-batches, [slot][sequence]; none for the second

@@ -2,7 +2,6 @@
 
 #include "methods/distill/fdd_loss.h"
 #include "methods/key_sites.h"
-#include "methods/mta/loss.h"
 
 namespace fathom::train {
 namespace {
@@ -34,14 +33,12 @@ methods::distill::FddSettings fdd_settings(const TrainConfig& config, const Engi
 }  // namespace
 
 Engine::Losses make_state_losses(Device& device, comm::ProcessGrid& grid, const TrainConfig& config,
-                                 const EnginePlan& plan, SpanFeed* feed) {
+                                 const EnginePlan& plan, methods::mta::SpansOf spans_of) {
   Engine::Losses losses;
   if (!plan.mta_layers.empty()) {
-    FATHOM_CHECK(feed != nullptr, "MTA without spans");
+    FATHOM_CHECK(static_cast<bool>(spans_of), "MTA without spans");
     losses.push_back(std::make_unique<methods::mta::MtaLoss>(
-        device, grid.dp(), mta_settings(config, plan),
-        [feed](const std::vector<data::MicroBatch>& batches) { return feed->take(batches); },
-        grid.is_first_stage()));
+        device, grid.dp(), mta_settings(config, plan), std::move(spans_of), grid.is_first_stage()));
   }
   if (!plan.fdd_layers.empty())
     losses.push_back(

@@ -16,6 +16,7 @@
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
 #include "train/mode_report.h"
+#include "train/shared_tokenizer.h"
 #include "train/state_losses.h"
 
 namespace fathom::train {
@@ -39,14 +40,18 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
                                      : nullptr),
       spans_(config.mta.enabled ? std::make_unique<SpanFeed>(grid, config.spans) : nullptr),
       engine_(device, grid, config, plan, true,
-              make_state_losses(device, grid, config, plan, spans_.get())),
+              make_state_losses(device, grid, config, plan,
+                                [this](const std::vector<data::MicroBatch>& batches) {
+                                  return spans_->take(batches);
+                                })),
       faults_(config.faults, grid.world().rank()),
       shrink_(config.mode.shrink),
       writer_(config.run.dir, {.last = config.run.keep},
               [this](std::string_view stage) { faults_.reached(saved_step_, stage); }) {
   const bool first = grid.world().rank() == 0;
+  if (first) require_shared_tokenizer(config_);
   data_ = open_data(config_, plan, first);
-  if (spans_) spans_->open(data_.train->shared_file(), tokenizer_folder());
+  if (spans_) spans_->open(data_.train->shared_file(), tokenizer_folder(config_));
   source_ = make_source(config_, engine_, data_, [this] { note("generate", steps_done_ + 1); });
   if (data_.eval)
     eval_batches_ = std::make_unique<data::EvalBatches>(
@@ -159,16 +164,9 @@ std::int64_t Trainer::continued_data(const RunState& saved) const {
   return saved.step;
 }
 
-// Where the student's tokenizer lies.
-std::filesystem::path Trainer::tokenizer_folder() const {
-  if (config_.model.init == Init::random)
-    return std::filesystem::path(config_.model.config).parent_path();
-  return config_.model.init == Init::teacher_layers ? config_.teacher.path : config_.model.path;
-}
-
 // An export should load on its own, so the tokenizer of the model stays with the run.
 void Trainer::keep_tokenizer() {
-  const std::filesystem::path source = tokenizer_folder();
+  const std::filesystem::path source = tokenizer_folder(config_);
   const std::filesystem::path target = std::filesystem::path(config_.run.dir) / "tokenizer";
   std::filesystem::create_directories(target);
   for (const char* name :

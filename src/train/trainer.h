@@ -65,7 +65,6 @@ class Trainer {
   std::string resume_from(checkpoints::CheckpointReader& reader);
   void restore_depth(const RunState& state, const std::string& origin);
   void settle_on(const checkpoints::CheckpointReader& reader);
-  std::filesystem::path tokenizer_folder() const;
   void keep_tokenizer();
   void prepare_spans(const StepBatches& batches, StepClock clock);
   void add_terms(StepMetrics& metrics);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "checkpoints/run_lock.h"
@@ -157,6 +158,26 @@ TEST_F(BadInput, TokenizersOfOtherModels) {
     fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / name,
                   *files_ / "mixed" / name);
   expect_refused(in_folder("$FATHOM generate --model=mixed --prompt=hello"), 3, "1024", "503");
+}
+
+TEST_F(BadInput, TeachersWithAnotherTokenizer) {
+  const fs::path shakespeare = fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare";
+  for (const char* name : {"here", "same", "other"}) {
+    fs::copy(*files_ / "model", *files_ / name);
+    fs::copy_file(shakespeare / "tokenizer.json", *files_ / name / "tokenizer.json");
+  }
+  auto tokenizer = nlohmann::json::parse(files::read_text(shakespeare / "tokenizer.json"));
+  auto& vocab = tokenizer.at("model").at("vocab");
+  std::swap(vocab.at("a"), vocab.at("b"));
+  files::write_text_atomically(*files_ / "other/tokenizer.json", tokenizer.dump());
+  const int first = std::min<int>(vocab.at("a"), vocab.at("b"));
+  const std::string options = "--model.path=here --loss.kd_weight=1 --teacher.path=";
+  for (const std::string& command :
+       {train("tokenizers", options + "other"), train("tokenizers", options + "other --dry-run")})
+    expect_refused(in_folder(command), 3, "teacher.path = other",
+                   "id " + std::to_string(first) + " is ", "the same tokenizer");
+  const Outcome same = in_folder(train("tokenizers", options + "same --dry-run"));
+  EXPECT_EQ(same.code, 0) << same.text;
 }
 
 TEST_F(BadInput, DataSets) {
