@@ -16,6 +16,7 @@ def parse(description, teacher=False, adapter=False):
         parser.add_argument("--teacher", required=True)
         parser.add_argument("--teacher-dtype", choices=["f32", "bf16"], default="f32")
         parser.add_argument("--divergence", choices=list(DIVERGENCES), default="forward_kl")
+        parser.add_argument("--method", choices=["plain", "mta", "fdd"], default="plain")
     if adapter:
         parser.add_argument("--rank", type=int, default=8)
         parser.add_argument("--targets", required=True, help="ends of module names")

@@ -9,13 +9,12 @@
 #include "kernels/elementwise.h"
 #include "loaded_model.h"
 #include "model/head.h"
+#include "tests/support/golden.h"
 
 namespace fathom::generate {
 namespace {
 
 using fathom::testing::expect_error;
-
-const std::string kModels = std::string(FATHOM_TEST_DATA) + "/golden/models/";
 
 // A pipeline at 2 ranks, both axes at 4.
 comm::GridShape grid_shape() {
@@ -56,7 +55,7 @@ class GeneratorTest : public ::testing::Test {
  protected:
   explicit GeneratorTest(const std::string& name = "qwen2")
       : device_(make_guarded_device(std::size_t{1} << 28)),
-        model_(kModels + name, *device_, test::world(), grid_shape()) {}
+        model_(test::golden("models/" + name), *device_, test::world(), grid_shape()) {}
 
   std::vector<Continuation> generate(const std::vector<Prompt>& input, GeneratorOptions options,
                                      const TokenCallback& callback = {}) {
@@ -144,7 +143,7 @@ TEST(Replicas, ShareThePromptsAndAllGetAllResults) {
   const int ranks = test::world().size();
   const comm::GridShape shape =
       ranks == 4 ? comm::GridShape{.dp = 2, .tp = 2} : comm::GridShape{.dp = ranks};
-  test::LoadedModel model(kModels + "qwen2", *device, test::world(), shape);
+  test::LoadedModel model(test::golden("models/qwen2"), *device, test::world(), shape);
   Generator generator(*model.stage, model.grid, {.sampling = {.temperature = 1}, .max_new = 9});
   for (const std::size_t count : {0, 1, 2, 7}) {
     const std::vector<Prompt> all = prompts(count);
@@ -201,7 +200,7 @@ TEST_F(GeneratorTest, RefusesBadPrompts) {
 
 TEST(GeneratorErrors, LogitsThatAreNotFinite) {
   const auto device = make_guarded_device(std::size_t{1} << 28);
-  test::LoadedModel model(kModels + "llama", *device, test::world(), two_shards());
+  test::LoadedModel model(test::golden("models/llama"), *device, test::world(), two_shards());
   kernels::fill(model.stage->final_norm().weight.value, NAN);
   for (const double temperature : {0.0, 1.0}) {
     const GeneratorOptions options{.sampling = {.temperature = temperature}, .max_new = 3};
@@ -247,7 +246,8 @@ std::vector<double> forward_logprobs(const model::Stage& stage,
 
 TEST_P(CachedDecoding, EqualsOneForwardPassAtEveryPosition) {
   const auto device = make_guarded_device(std::size_t{1} << 28);
-  test::LoadedModel model(kModels + GetParam(), *device, test::world(), two_shards());
+  test::LoadedModel model(test::golden("models/" + GetParam()), *device, test::world(),
+                          two_shards());
   const std::vector<Prompt> all = prompts(4);
   const GeneratorOptions options{.sampling = {.temperature = 1}, .max_new = 45, .batch = 3};
   const auto results = Generator(*model.stage, model.grid, options).generate(all);

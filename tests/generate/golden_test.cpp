@@ -1,6 +1,8 @@
 // Greedy decoding of every golden decoder on every grid of this rank count: the tokens and
 // log-probabilities that transformers computed.
 
+#include "tests/support/golden.h"
+
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -11,8 +13,6 @@
 
 namespace fathom::generate {
 namespace {
-
-const std::string kModels = std::string(FATHOM_TEST_DATA) + "/golden/models/";
 
 struct Case {
   std::string model;
@@ -41,7 +41,7 @@ std::vector<Case> cases() {
 class GoldenGreedy : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GoldenGreedy, SameTokensAndLogProbabilities) {
-  const std::string folder = kModels + GetParam().model;
+  const std::string folder = test::golden("models/" + GetParam().model);
   const auto device = make_guarded_device(std::size_t{1} << 28);
   test::LoadedModel model(folder, *device, test::world(), GetParam().grid);
   std::ifstream file(folder + "/expected.json");

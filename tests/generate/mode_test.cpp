@@ -33,7 +33,7 @@ std::vector<Case> cases() {
 class VotedTokens : public ::testing::TestWithParam<Case> {
  protected:
   VotedTokens()
-      : folder_(golden::kFolder + "methods/" + GetParam().name),
+      : folder_(test::golden("methods/" + GetParam().name)),
         device_(make_cpu_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     nlohmann::json expected;

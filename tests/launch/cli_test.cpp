@@ -9,6 +9,7 @@
 #include "checkpoints/safetensors.h"
 #include "core/files.h"
 #include "tests/launch/program.h"
+#include "tests/support/golden.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
 
@@ -35,18 +36,6 @@ class CommandLine : public ::testing::Test {
 
   testing::TemporaryDirectory folder_;
 };
-
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * value;
-  return std::sqrt(sum);
-}
-
-double distance(std::vector<float> a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  for (std::size_t i = 0; i < a.size(); ++i) a[i] -= b[i];
-  return norm(a);
-}
 
 TEST_F(CommandLine, ProbeOnTwoStagesWritesTheGoldenTensors) {
   const fs::path golden = kSource / "tests/data/golden/models/llama";
@@ -77,7 +66,7 @@ TEST_F(CommandLine, ProbeOnTwoStagesWritesTheGoldenTensors) {
     ASSERT_TRUE(gradients.contains(name)) << name;
     EXPECT_EQ(gradients.at(name).shape, entry.shape) << name;
     const auto values = expected.read_f32(name);
-    EXPECT_LT(distance(gradients.read_f32(name), values), 2e-5 * norm(values)) << name;
+    EXPECT_LT(test::distance(gradients.read_f32(name), values), 2e-5 * test::norm(values)) << name;
   }
 }
 

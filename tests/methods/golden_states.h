@@ -9,15 +9,12 @@
 
 #include "checkpoints/safetensors.h"
 #include "model/stage.h"
+#include "tests/support/golden.h"
 #include "train/hf_weights.h"
 #include "train/probe.h"
 #include "train/rows.h"
 
 namespace fathom::test {
-
-inline std::string golden(const std::string& path) {
-  return std::string(FATHOM_TEST_DATA) + "/golden/" + path;
-}
 
 /// A whole model of a golden folder on one rank, and the hidden states that it makes of a
 /// micro-batch, counted as Hugging Face's hidden_states.
@@ -75,28 +72,18 @@ struct GoldenCase {
   train::DeviceRows rows;
 };
 
-inline double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
 /// Within 5e-5, relative where a value is beyond 10.
 inline void expect_output(const std::vector<float>& ours, const std::vector<float>& theirs,
                           const std::string& name) {
   ASSERT_EQ(ours.size(), theirs.size()) << name;
   for (std::size_t i = 0; i < ours.size(); ++i)
-    ASSERT_NEAR(ours[i], theirs[i], 5e-5 * std::max(1.0f, std::abs(theirs[i]) / 10))
-        << name << ", element " << i;
+    ASSERT_LE(output_difference(ours[i], theirs[i]), 5e-5) << name << ", element " << i;
 }
 
 /// Within 2e-3 of the norm, and never more than 1e-6 of all gradients together.
-inline void expect_gradient(std::vector<float> ours, const std::vector<float>& theirs, double total,
-                            const std::string& name) {
-  ASSERT_EQ(ours.size(), theirs.size()) << name;
-  const double size = norm(theirs);
-  for (std::size_t i = 0; i < ours.size(); ++i) ours[i] -= theirs[i];
-  EXPECT_LT(norm(ours), 2e-3 * size + 1e-6 * total) << name;
+inline void expect_gradient(const std::vector<float>& ours, const std::vector<float>& theirs,
+                            double total, const std::string& name) {
+  EXPECT_LT(distance(ours, theirs), 2e-3 * norm(theirs) + 1e-6 * total) << name;
 }
 
 }  // namespace fathom::test

@@ -12,6 +12,7 @@
 #include "checkpoints/safetensors.h"
 #include "methods/adapters/parameter_names.h"
 #include "methods/adapters/tensors.h"
+#include "tests/support/golden.h"
 #include "train/hf_weights.h"
 #include "train/probe.h"
 
@@ -20,8 +21,6 @@ namespace {
 
 using checkpoints::SafetensorsReader;
 using methods::adapters::Kind;
-
-const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
 
 struct Case {
   std::string model;
@@ -57,12 +56,6 @@ std::vector<Case> cases() {
   return all;
 }
 
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
 // The golden control's own names: "layers.0.attn.A".
 std::string control_name(const std::string& parameter) {
   std::string name = parameter.substr(parameter.find("layers."));
@@ -93,16 +86,16 @@ class ControlWeights : public model::WeightSource {
 };
 
 std::string folder_of(const std::string& model, const std::string& adapter) {
-  if (adapter == "control") return kGolden + "methods/parallel_control-llama-both";
-  if (adapter == "loreft_tied") return kGolden + "methods/loreft-llama-tied";
-  if (adapter == "loreft_split") return kGolden + "methods/loreft-llama-split";
+  if (adapter == "control") return test::golden("methods/parallel_control-llama-both");
+  if (adapter == "loreft_tied") return test::golden("methods/loreft-llama-tied");
+  if (adapter == "loreft_split") return test::golden("methods/loreft-llama-split");
   return model + "/adapter-" + adapter;
 }
 
 class AdapterParity : public testing::TestWithParam<Case> {
  protected:
   AdapterParity()
-      : model_(kGolden + "models/" + GetParam().model),
+      : model_(test::golden("models/" + GetParam().model)),
         control_(GetParam().adapter == "control"),
         case_(folder_of(model_, GetParam().adapter)),
         device_(make_cpu_device(std::size_t{1} << 30)),
@@ -146,17 +139,6 @@ class AdapterParity : public testing::TestWithParam<Case> {
     return name.ends_with("lora_magnitude_vector") ? name + ".weight" : name;
   }
 
-  double worst_difference(const WholeTensor& ours, const std::vector<float>& theirs) const {
-    const std::size_t width = static_cast<std::size_t>(ours.shape[1]);
-    double worst = 0;
-    for (std::size_t i = 0; i < theirs.size(); ++i) {
-      if (batch_.mask[i / width] == 0) continue;
-      const double scale = std::max(1.0, std::abs(theirs[i]) / 10.0);
-      worst = std::max(worst, std::abs(ours.values[i] - theirs[i]) / scale);
-    }
-    return worst;
-  }
-
   std::string model_;
   bool control_;
   std::string case_;
@@ -177,9 +159,11 @@ TEST_P(AdapterParity, OutputsLossAndGradients) {
     // The control's last state is taken before the final norm, ours behind it.
     if (control_ && name == "hidden.4") continue;
     ASSERT_TRUE(result.tensors.count(name)) << name;
-    const std::vector<float> theirs = outputs.read_f32(name);
-    ASSERT_EQ(result.tensors.at(name).values.size(), theirs.size()) << name;
-    EXPECT_LT(worst_difference(result.tensors.at(name), theirs), 5e-5) << name;
+    const WholeTensor& ours = result.tensors.at(name);
+    EXPECT_LT(test::worst_output_difference(ours.values, outputs.read_f32(name), batch_.mask,
+                                            ours.shape[1]),
+              5e-5)
+        << name;
   }
   const double loss = expected_.at("loss");
   EXPECT_NEAR(result.tensors.at("loss").values[0], loss, 2e-5 * loss);
@@ -187,17 +171,16 @@ TEST_P(AdapterParity, OutputsLossAndGradients) {
   const SafetensorsReader gradients(case_ + "/grads.safetensors");
   double total = 0;
   for (const auto& [name, entry] : gradients.tensors())
-    total += std::pow(norm(gradients.read_f32(name)), 2);
+    total += std::pow(test::norm(gradients.read_f32(name)), 2);
   std::size_t compared = 0;
   for (const auto& [name, tensor] : result.tensors) {
     if (!name.starts_with("grad.")) continue;
     const std::string theirs_name = "grad." + golden_name(name.substr(5));
     ASSERT_TRUE(gradients.contains(theirs_name)) << theirs_name;
     const std::vector<float> theirs = gradients.read_f32(theirs_name);
-    std::vector<float> difference = tensor.values;
-    ASSERT_EQ(difference.size(), theirs.size()) << name;
-    for (std::size_t i = 0; i < theirs.size(); ++i) difference[i] -= theirs[i];
-    EXPECT_LT(norm(difference), 2e-5 * norm(theirs) + 1e-6 * std::sqrt(total)) << name;
+    EXPECT_LT(test::distance(tensor.values, theirs),
+              2e-5 * test::norm(theirs) + 1e-6 * std::sqrt(total))
+        << name;
     ++compared;
   }
   EXPECT_EQ(compared, gradients.tensors().size());
@@ -230,7 +213,7 @@ TEST_P(AdapterParity, ThreeAdamWSteps) {
         append_fragments(parameter, parameter.value, parameter.name, fragments);
   for (const auto& [name, tensor] : collect(test::world(), fragments)) {
     const double l2 = train.at("params_after").at(golden_name(name)).at(0);
-    EXPECT_NEAR(norm(tensor.values), l2, 2e-5 * l2) << name;
+    EXPECT_NEAR(test::norm(tensor.values), l2, 2e-5 * l2) << name;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "../mpi_main.h"
 #include "checkpoints/safetensors.h"
+#include "tests/support/golden.h"
 #include "tests/train/small_distillation.h"
 #include "train/hf_weights.h"
 #include "train/probe.h"
@@ -18,8 +19,6 @@ namespace {
 using checkpoints::SafetensorsReader;
 using nlohmann::json;
 namespace moc = methods::moc;
-
-const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
 
 struct Case {
   std::string name;
@@ -49,19 +48,11 @@ std::vector<Case> cases() {
   return all;
 }
 
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
 // Distance relative to the size of `expected`; the whole gradient's norm keeps tiny tensors sane.
 void expect_near(const std::vector<float>& actual, const std::vector<float>& expected,
                  double tolerance, double whole, const std::string& name) {
-  ASSERT_EQ(actual.size(), expected.size()) << name;
-  std::vector<float> difference = actual;
-  for (std::size_t i = 0; i < expected.size(); ++i) difference[i] -= expected[i];
-  EXPECT_LT(norm(difference), tolerance * norm(expected) + 1e-6 * whole) << name;
+  EXPECT_LT(test::distance(actual, expected), tolerance * test::norm(expected) + 1e-6 * whole)
+      << name;
 }
 
 // "method.moc.layers.0.mlp.A" is "layers.0.ffn.A" in the golden files.
@@ -109,12 +100,12 @@ moc::Spec spec_of(const json& options) {
 class MocParity : public ::testing::TestWithParam<Case> {
  protected:
   MocParity()
-      : folder_(kGolden + "methods/moc-" + GetParam().name),
+      : folder_(test::golden("methods/moc-" + GetParam().name)),
         device_(make_cpu_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     const json& options = expected_.at("options");
-    model_ = kGolden + "models/" + options.at("base").get<std::string>();
+    model_ = test::golden("models/" + options.at("base").get<std::string>());
     config_.model.path = model_;
     config_.moc = spec_of(options);
     config_.grid.tp = GetParam().grid.tp;
@@ -209,10 +200,9 @@ TEST_P(MocParity, States) {
       const std::int64_t begin = batch_.cu_seqlens[static_cast<std::size_t>(s)],
                          end = batch_.cu_seqlens[static_cast<std::size_t>(s) + 1];
       for (std::int64_t i = 0; i < (end - begin) * width; ++i) {
-        const double expected = theirs[static_cast<std::size_t>(s * length_ * width + i)];
-        worst =
-            std::max(worst, std::abs(ours[static_cast<std::size_t>(begin * width + i)] - expected) /
-                                std::max(1.0, std::abs(expected) / 10));
+        worst = std::max(worst, test::output_difference(
+                                    ours[static_cast<std::size_t>(begin * width + i)],
+                                    theirs[static_cast<std::size_t>(s * length_ * width + i)]));
       }
     }
     EXPECT_LT(worst, 5e-5) << "hidden." << layer;

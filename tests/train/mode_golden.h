@@ -6,13 +6,12 @@
 #include "checkpoints/safetensors.h"
 #include "core/parameter_names.h"
 #include "methods/adapters/parameter_names.h"
+#include "tests/support/golden.h"
 #include "train/engine.h"
 #include "train/hf_weights.h"
 
 /// The golden MoDE cases: a model, its late layers' parameters and what they make of a batch.
 namespace fathom::train::mode_golden {
-
-inline const std::string kFolder = std::string(FATHOM_TEST_DATA) + "/golden/";
 
 // What the golden files call a parameter of ours.
 inline std::string name_of(const std::string& ours, bool light, std::int64_t layers) {
@@ -53,7 +52,7 @@ class GoldenWeights : public model::WeightSource {
 /// The configuration that a case's options ask for.
 inline TrainConfig config(const nlohmann::json& options, const comm::GridShape& grid) {
   TrainConfig config;
-  config.model.path = kFolder + "models/" + options.at("base").get<std::string>();
+  config.model.path = test::golden("models/" + options.at("base").get<std::string>());
   config.grid.tp = grid.tp;
   config.grid.pp = grid.pp;
   config.grid.dp = grid.dp;

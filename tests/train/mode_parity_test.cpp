@@ -34,16 +34,10 @@ std::vector<Case> cases() {
   return all;
 }
 
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
 class ModeParity : public ::testing::TestWithParam<Case> {
  protected:
   ModeParity()
-      : folder_(mode_golden::kFolder + "methods/" + GetParam().name),
+      : folder_(test::golden("methods/" + GetParam().name)),
         device_(make_cpu_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
@@ -95,13 +89,7 @@ TEST_P(ModeParity, LogitsTermsAndGradients) {
   const std::vector<float> logits =
       SafetensorsReader(folder_ + "/expected.safetensors").read_f32("logits");
   const WholeTensor& ours = result.tensors.at("logits");
-  ASSERT_EQ(ours.values.size(), logits.size());
-  double worst = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i)
-    if (batch_.mask[i / static_cast<std::size_t>(ours.shape[1])] != 0)
-      worst = std::max(
-          worst, std::abs(ours.values[i] - logits[i]) / std::max(1.0, std::abs(logits[i]) / 10.0));
-  EXPECT_LT(worst, 5e-5);
+  EXPECT_LT(test::worst_output_difference(ours.values, logits, batch_.mask, ours.shape[1]), 5e-5);
 
   const SafetensorsReader gradients(folder_ + "/grads.safetensors");
   std::size_t compared = 0;
@@ -111,10 +99,9 @@ TEST_P(ModeParity, LogitsTermsAndGradients) {
         "grad." + mode_golden::name_of(name.substr(5), light_, engine_->student().spec().layers);
     ASSERT_TRUE(gradients.contains(golden)) << golden;
     const std::vector<float> theirs = gradients.read_f32(golden);
-    std::vector<float> difference = tensor.values;
-    ASSERT_EQ(difference.size(), theirs.size()) << name;
-    for (std::size_t i = 0; i < theirs.size(); ++i) difference[i] -= theirs[i];
-    EXPECT_LT(norm(difference), 2e-4 * norm(theirs) + 1e-6 * gradient_norm) << name;
+    EXPECT_LT(test::distance(tensor.values, theirs),
+              2e-4 * test::norm(theirs) + 1e-6 * gradient_norm)
+        << name;
     ++compared;
   }
   EXPECT_EQ(compared, gradients.tensors().size());

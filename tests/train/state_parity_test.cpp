@@ -11,6 +11,7 @@
 #include "core/parameter_names.h"
 #include "methods/distill/fdd_loss.h"
 #include "methods/mta/loss.h"
+#include "tests/support/golden.h"
 #include "tests/train/small_distillation.h"
 #include "train/probe.h"
 
@@ -19,14 +20,6 @@ namespace {
 
 using checkpoints::SafetensorsReader;
 using nlohmann::json;
-
-const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
-
-double norm(const std::vector<float>& values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
 
 std::vector<methods::KeyLayer> layers_of(const json& options) {
   std::vector<methods::KeyLayer> layers;
@@ -76,13 +69,13 @@ std::vector<Case> cases() {
 class StateParity : public ::testing::TestWithParam<Case> {
  protected:
   StateParity()
-      : folder_(kGolden + "methods/" + GetParam().name),
+      : folder_(test::golden("methods/" + GetParam().name)),
         device_(make_cpu_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     TrainConfig config;
-    config.model.path = kGolden + "models/llama";
-    config.teacher.path = kGolden + "methods/teacher-llama";
+    config.model.path = test::golden("models/llama");
+    config.teacher.path = test::golden("methods/teacher-llama");
     config.grid.tp = GetParam().grid.tp;
     config.grid.pp = GetParam().grid.pp;
     config.grid.dp = GetParam().grid.dp;
@@ -200,10 +193,9 @@ TEST_P(StateParity, TermsAndGradients) {
     const std::string golden =
         renamed != golden_names_.end() ? renamed->second : "grad.student." + name.substr(5);
     const std::vector<float> theirs = gradients.read_f32(golden);
-    std::vector<float> difference = tensor.values;
-    ASSERT_EQ(difference.size(), theirs.size()) << name;
-    for (std::size_t i = 0; i < theirs.size(); ++i) difference[i] -= theirs[i];
-    EXPECT_LT(norm(difference), 2e-3 * norm(theirs) + 1e-6 * gradient_norm) << name;
+    EXPECT_LT(test::distance(tensor.values, theirs),
+              2e-3 * test::norm(theirs) + 1e-6 * gradient_norm)
+        << name;
     ++compared;
   }
   EXPECT_EQ(compared, static_cast<int>(gradients.tensors().size()));
