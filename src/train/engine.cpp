@@ -257,6 +257,13 @@ void Engine::begin_extension() {
   extension_->begin_step(supervised);
 }
 
+std::int64_t Engine::take_stage_bytes() {
+  auto bytes = static_cast<std::int64_t>(executor_->bytes_sent() - bytes_told_);
+  bytes_told_ = executor_->bytes_sent();
+  grid_.pp().all_reduce(&bytes, 1, comm::ReduceOp::sum);
+  return bytes;
+}
+
 std::optional<methods::moc::UsageSummary> Engine::expert_usage() {
   if (moc_ == nullptr) return std::nullopt;
   std::vector<double> counts = moc_->usage().counts();

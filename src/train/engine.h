@@ -106,6 +106,10 @@ class Engine {
   /// The curriculum of pairs; null without.
   RowAlpha* row_alpha() { return row_alpha_.get(); }
 
+  /// Bytes that the stages of this rank's pipeline sent each other in the training steps since the
+  /// last call. Collective over the pipeline axis.
+  std::int64_t take_stage_bytes();
+
   /// The experts chosen in it, over all ranks, beside those of the step before. Only with mixture
   /// of control; collective over the grid.
   std::optional<methods::moc::UsageSummary> expert_usage();
@@ -158,6 +162,7 @@ class Engine {
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<Optimizer> optimizer_;
   int first_trainable_ = 0;
+  std::size_t bytes_told_ = 0;  // by take_stage_bytes()
 };
 
 }  // namespace fathom::train

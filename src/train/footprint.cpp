@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "methods/adapters/tensors.h"
+#include "train/state_losses.h"
 #include "train/token_costs.h"
 
 namespace fathom::train {
@@ -81,6 +82,26 @@ double saved_per_token(const model::ModelSpec& spec, int tp, bool remade) {
   return remade ? always : always + 2 * hidden + ffn;
 }
 
+// Values of a token that pass from `stage` to the next one, and those of its gradients that come
+// back: both models' states, and the key states that losses on later stages want.
+struct Boundary {
+  std::int64_t bundle = 0, gradient = 0;
+};
+
+Boundary boundary(const EnginePlan& plan, int stage) {
+  const std::int64_t teacher = plan.teacher ? plan.teacher->hidden : 0;
+  Boundary values{plan.student.hidden + teacher, plan.student.hidden};
+  const StateRoutes routes(plan.student_layers,
+                           plan.teacher_layers ? &*plan.teacher_layers : nullptr,
+                           state_sites(plan));
+  for (const StateRoute& route : routes.sent_by(stage)) {
+    const bool student = route.state.side == methods::Side::student;
+    values.bundle += student ? plan.student.hidden : teacher;
+    if (student) values.gradient += plan.student.hidden;
+  }
+  return values;
+}
+
 }  // namespace
 
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
@@ -133,13 +154,11 @@ pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan
   pipeline::StageCost cost;
   cost.forward_s = of(costs.student_block, costs.student_head, plan.student_layers);
   cost.backward_s = costs.backward * cost.forward_s;
-  std::int64_t width = plan.student.hidden;
-  if (plan.teacher) {
+  if (plan.teacher)
     cost.forward_s += of(costs.teacher_block, costs.teacher_head, *plan.teacher_layers);
-    width += plan.teacher->hidden;
-  }
-  if (!last) cost.bundle_bytes = static_cast<std::size_t>(4 * tokens * width);
-  if (stage > 0) cost.grad_bytes = static_cast<std::size_t>(4 * tokens * plan.student.hidden);
+  const Boundary next = boundary(plan, stage), before = boundary(plan, stage - 1);
+  if (!last) cost.bundle_bytes = static_cast<std::size_t>(4 * tokens * next.bundle);
+  if (stage > 0) cost.grad_bytes = static_cast<std::size_t>(4 * tokens * before.gradient);
   return cost;
 }
 

@@ -254,6 +254,8 @@ void Trainer::add_terms(StepMetrics& metrics) {
     (term.weight > 0 ? metrics.parts : metrics.more).push_back({term.name, value});
     metrics.loss += term.weight * value;
   }
+  if (grid_.shape().pp > 1)
+    metrics.more.push_back({"stage_bytes", static_cast<double>(engine_.take_stage_bytes())});
   if (const auto usage = engine_.expert_usage()) {
     metrics.more.push_back({"moc_entropy", usage->entropy});
     metrics.more.push_back({"moc_largest_share", usage->largest_share});

@@ -246,7 +246,7 @@ std::vector<double> forward_logprobs(const model::Stage& stage,
 
 TEST_P(CachedDecoding, EqualsOneForwardPassAtEveryPosition) {
   const auto device = make_guarded_device(std::size_t{1} << 28);
-  test::LoadedModel model(test::golden("models/" + GetParam()), *device, test::world(),
+  test::LoadedModel model(test::golden(std::string("models/") + GetParam()), *device, test::world(),
                           two_shards());
   const std::vector<Prompt> all = prompts(4);
   const GeneratorOptions options{.sampling = {.temperature = 1}, .max_new = 45, .batch = 3};
