@@ -170,7 +170,7 @@ TEST_F(BadInput, TeachersWithAnotherTokenizer) {
   auto& vocab = tokenizer.at("model").at("vocab");
   std::swap(vocab.at("a"), vocab.at("b"));
   files::write_text_atomically(*files_ / "other/tokenizer.json", tokenizer.dump());
-  const int first = std::min<int>(vocab.at("a"), vocab.at("b"));
+  const int first = std::min(vocab.at("a").get<int>(), vocab.at("b").get<int>());
   const std::string options = "--model.path=here --loss.kd_weight=1 --teacher.path=";
   for (const std::string& command :
        {train("tokenizers", options + "other"), train("tokenizers", options + "other --dry-run")})
