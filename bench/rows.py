@@ -9,6 +9,7 @@ from contenders import TUNED_MALLOC, Contender
 BENCH = pathlib.Path(__file__).resolve().parent
 SMALL = BENCH / "configs" / "gpt2-small"
 MEDIUM = BENCH / "configs" / "gpt2-medium"
+THIRD = BENCH / "configs" / "smollm2-third"
 PROMPT = ("The Eiffel Tower is a wrought-iron lattice tower on the Champ de Mars in Paris, France. "
           "It is named after the engineer whose company designed and built the tower")
 PROMPT_TOKENS = 32
@@ -86,6 +87,29 @@ def distillation(setup, teacher, peer_teacher):
     title = f"Distillation GPT-2 medium (355M) -> small, 4 x 256 tokens, teacher in {teacher}{both}"
     return Row(f"distil-{teacher}-{peer_teacher}", title, [[ours, *peers]],
                rounds=3 if teacher == peer_teacher == "bf16" else 4)
+
+
+def trajectories(setup, method, teacher):
+    """Distillation with losses on hidden states, in PyTorch as well."""
+    options = ["--student", SMALL, "--teacher", MEDIUM, "--batch", 4, "--length", 256,
+               "--teacher-dtype", teacher, "--method", method]
+    peer = setup.peer("PyTorch tuned", "distil_torch.py", *options, tuned=True)
+    title = (f"Distillation GPT-2 medium (355M) -> small with {method.upper()}, 4 x 256 tokens, "
+             f"teacher in {teacher}")
+    return Row(f"distil-{method}-{teacher}", title, [[setup.step("fathom", *options), peer]],
+               rounds=3, warmups=1)
+
+
+def alignment(setup):
+    """What MTA costs on top of its base, at the size of configs/mta-smollm2.ini."""
+    options = ["--student", THIRD, "--teacher", setup.models / "smollm2", "--teacher-dtype",
+               "bf16" if setup.bf16 else "f32", "--divergence", "skew_kl", "--batch", 4,
+               "--micro-batches", 4, "--length", 256]
+    layers = ["--mta.student_layers=5,8,10", "--mta.teacher_layers=15,24,30"]
+    base = setup.step("DistiLLM", *options)
+    ours = setup.step("DistiLLM with MTA", *options, "--method", "mta", *layers)
+    return Row("mta-smollm2", "MTA on top of skew KL: SmolLM2-135M -> its third, 4 micro-batches of "
+               "4 x 256 tokens", [[base, ours]], rounds=20, pairs=[(ours.name, base.name)])
 
 
 LORA_TARGETS = "q_proj,k_proj,v_proj,up_proj,down_proj"
@@ -203,6 +227,10 @@ def all_rows(setup):
     if setup.bf16:
         rows += [distillation(setup, "bf16", "f32"), distillation(setup, "bf16", "bf16")]
     rows += [divergence(setup, name) for name in DIVERGENCES]
+    rows += [trajectories(setup, method, "f32") for method in ("mta", "fdd")]
+    if setup.bf16:
+        rows += [trajectories(setup, method, "bf16") for method in ("mta", "fdd")]
+    rows += [alignment(setup)]
     rows += [lora(setup), control(setup), mixture_of_control(setup), late_votes(setup)]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
     rows += [sampling(setup, 16), sampling(setup, 32)]

@@ -2,12 +2,14 @@
 //
 //   bench_step --student bench/configs/gpt2-small --batch 4 --length 256 --steps 4
 //   bench_step --student models/smollm2 --adapter.kind=lora --adapter.rank=8
+//   bench_step --student ... --teacher bench/configs/gpt2-medium --method mta
 //   mpirun -np 2 bench_step ... --dp 2 --micro-batches 2
 //
 // Prints one JSON line; see reporting.h for --serve.
 
 #include <random>
 
+#include "bench/src/invented_spans.h"
 #include "bench/src/reporting.h"
 #include "bench/src/step_options.h"
 #include "comm/mpi/mpi_session.h"
@@ -17,6 +19,7 @@
 #include "kernels/gemm.h"
 #include "kernels/peak.h"
 #include "train/engine.h"
+#include "train/state_losses.h"
 
 namespace fathom::bench {
 namespace {
@@ -42,7 +45,8 @@ class Bench {
       : device_(device),
         options_(options),
         plan_(train::make_engine_plan(options.config)),
-        engine_(device, grid, options.config, plan_, true) {
+        engine_(device, grid, options.config, plan_, true,
+                train::make_state_losses(device, grid, options.config, plan_, invented_spans)) {
     engine_.load_student(model::RandomWeights(1));
     if (engine_.teacher() != nullptr)
       model::load_parameters(engine_.teacher()->parameters(), model::RandomWeights(2));

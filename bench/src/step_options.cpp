@@ -12,7 +12,8 @@ namespace po = boost::program_options;
 
 // Options that go by another name than in a recipe: most are those of the peers as well.
 struct Texts {
-  std::string student, teacher_dtype = "f32", recompute = "cheap", divergence = "forward_kl";
+  std::string student, teacher_dtype = "f32", recompute = "cheap", divergence = "forward_kl",
+                       method = "plain";
 };
 
 po::options_description describe(StepOptions& options, Texts& texts) {
@@ -26,6 +27,7 @@ po::options_description describe(StepOptions& options, Texts& texts) {
   add("teacher", po::value(&config.teacher.path), "the same of a frozen teacher: distillation");
   add("teacher-dtype", text(&texts.teacher_dtype), "f32 or bf16");
   add("divergence", text(&texts.divergence), "from the teacher");
+  add("method", text(&texts.method), "losses on hidden states beside it: plain (none), mta or fdd");
   add("batch", number(&config.batch.micro_batch), "sequences of a micro-batch");
   add("micro-batches", number(&config.batch.micro_batches), "of a step, over all ranks");
   add("length", po::value(&options.length)->default_value(options.length), "tokens of a sequence");
@@ -72,6 +74,11 @@ std::optional<StepOptions> parse_step_options(int argc, char** argv) {
   options::describe_train(recipe, config);
   config.model.config = texts.student + "/config.json";
   if (!config.teacher.path.empty()) config.loss.ce_weight = config.loss.kd_weight = 0.5;
+  require(texts.method == "plain" || texts.method == "mta" || texts.method == "fdd",
+          ErrorKind::usage, "--method ", texts.method, ": plain, mta or fdd");
+  config.mta.enabled = texts.method == "mta";
+  config.fdd.enabled = texts.method == "fdd";
+  if (config.mta.enabled) config.spans.model = "invented";  // by invented_spans.h
   assign(recipe, {"--teacher.dtype=" + texts.teacher_dtype, "--memory.recompute=" + texts.recompute,
                   "--loss.divergence=" + texts.divergence});
   assign(recipe, po::collect_unrecognized(parsed.options, po::include_positional));

@@ -179,12 +179,14 @@ void describe_grid(OptionTable& t, train::GridConfig& c) {
         {.help = "Replicas that share the micro-batches of a step.",
          .unit = "ranks",
          .range = within(1, max_axis)});
-  t.add("layers", c.layers,
-        {.help = "Layers on each stage, such as 5,5,6,4; empty splits evenly.",
-         .range = at_least(1)});
+  t.add(
+      "layers", c.layers,
+      {.help =
+           "Layers on each stage, such as 5,5,6,4; empty balances the work of student, teacher and "
+           "heads, and keeps layers that are compared on one stage.",
+       .range = at_least(1)});
   t.add("teacher_layers", c.teacher_layers,
-        {.help = "Teacher layers on each stage; empty splits in proportion to the student.",
-         .range = at_least(1)});
+        {.help = "Teacher layers on each stage; empty likewise.", .range = at_least(1)});
 }
 
 void describe_loss(OptionTable& t, train::LossConfig& c) {

@@ -120,7 +120,7 @@ struct GridConfig {
   int tp = 1;
   int pp = 1;
   int dp = 1;
-  std::vector<int> layers;  ///< layers on each stage; empty: even split
+  std::vector<int> layers;  ///< layers on each stage; empty: by what they cost
   std::vector<int> teacher_layers;
 
   std::int64_t ranks() const { return std::int64_t{tp} * pp * dp; }

@@ -57,6 +57,7 @@ double label_share(const TrainConfig& config) {
   const std::filesystem::path path = config.distill.method == DistillMethod::contrastive
                                          ? pair_files(config.distill.pairs).chosen
                                          : std::filesystem::path(config.data.train);
+  if (path.empty()) return 1;
   if (!std::filesystem::exists(path)) return kUnknown;
   const auto file = data::TokenFile::open(path, data::TokenFile::Check::index);
   double tokens = 0, labels = 0;

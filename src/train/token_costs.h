@@ -26,8 +26,9 @@ struct TokenCosts {
 /// `plan` needs the models, the layers compared and the label share; its partitions are not read.
 TokenCosts token_costs(const TrainConfig& config, const EnginePlan& plan);
 
-/// The share of tokens that are supervised in the training set, by which the heads' work counts; a
-/// half if the file is not there yet. Throws what TokenFile::open throws.
+/// The share of tokens that are supervised in the training set, by which the heads' work counts;
+/// all where no file is named, a half where it is not there yet. Throws what TokenFile::open
+/// throws.
 double label_share(const TrainConfig& config);
 
 }  // namespace fathom::train
