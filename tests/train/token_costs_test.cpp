@@ -1,0 +1,92 @@
+// Where the layers of a recipe's models lie, and what the stages then have to do.
+
+#include "train/token_costs.h"
+
+#include <algorithm>
+#include <gtest/gtest.h>
+
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+#include "train/footprint.h"
+#include "train/state_losses.h"
+
+namespace fathom::train {
+namespace {
+
+const std::string kModels = std::string(FATHOM_SOURCE_DIR) + "/configs/models/";
+
+/// configs/mta-gpt2.ini and mta-opt.ini, as far as they place layers.
+TrainConfig recipe(const std::string& student, const std::string& teacher, int pp,
+                   std::vector<int> student_layers, std::vector<int> teacher_layers) {
+  TrainConfig config;
+  config.model.path = kModels + student;
+  config.teacher = {.path = kModels + teacher, .dtype = DType::bf16};
+  config.data.train = "not/there/yet.h5";
+  config.data.context = 256;
+  config.grid.pp = pp;
+  config.mta.enabled = true;
+  config.mta.student_layers = std::move(student_layers);
+  config.mta.teacher_layers = std::move(teacher_layers);
+  return config;
+}
+
+double slowest_over_mean(const TrainConfig& config, const EnginePlan& plan) {
+  double slowest = 0, sum = 0;
+  for (int stage = 0; stage < config.grid.pp; ++stage) {
+    const pipeline::StageCost cost = stage_cost(config, plan, stage, 512);
+    const double work = cost.forward_s + cost.backward_s;
+    slowest = std::max(slowest, work);
+    sum += work;
+  }
+  return slowest * config.grid.pp / sum;
+}
+
+void expect_balanced(const TrainConfig& config, double most) {
+  const EnginePlan plan = make_engine_plan(config);
+  const StateRoutes routes(plan.student_layers, &*plan.teacher_layers, state_sites(plan));
+  EXPECT_TRUE(routes.routes().empty()) << "a key state leaves its stage";
+  EXPECT_LT(slowest_over_mean(config, plan), most)
+      << to_string(plan.student_layers) << ", teacher " << to_string(*plan.teacher_layers);
+}
+
+// To the grain of a layer, and of the key layers that stay together.
+TEST(Placement, RecipesAreBalancedAndTheirKeyStatesStay) {
+  expect_balanced(recipe("gpt2", "gpt2-xl", 2, {6, 9, 12}, {24, 36, 48}), 1.03);
+  expect_balanced(recipe("opt-1.3b", "opt-6.7b", 4, {16, 18, 20, 22, 24}, {20, 23, 26, 29, 32}),
+                  1.1);
+}
+
+TEST(Placement, HeadsCountAtTheShareOfLabels) {
+  const testing::TemporaryDirectory folder;
+  TrainConfig config = recipe("gpt2", "gpt2-xl", 2, {6, 9, 12}, {24, 36, 48});
+  EXPECT_EQ(label_share(config), 0.5);
+  config.data.train = "";
+  EXPECT_EQ(label_share(config), 1);
+  config.data.train = (folder.path() / "tokens.h5").string();
+  data::TokenFileInfo info;
+  info.vocab_size = 50;
+  info.template_name = info.template_text = "plain";
+  info.tokenizer = "0000000000000000";
+  data::TokenFileWriter writer(config.data.train, info);
+  writer.append(std::vector<std::int32_t>{1, 2, 3, 4, 5}, 3);  // 2 of 4 positions
+  writer.append(std::vector<std::int32_t>{1, 2, 3}, 0);        // 2 of 2
+  writer.finish("test");
+  EXPECT_DOUBLE_EQ(label_share(config), 4.0 / 6);
+  const EnginePlan plan = make_engine_plan(config);
+  EXPECT_DOUBLE_EQ(plan.label_share, 4.0 / 6);
+  EXPECT_DOUBLE_EQ(token_costs(config, plan).student_head,
+                   4.0 / 6 * static_cast<double>(plan.student.vocab * plan.student.embed_dim));
+}
+
+// A frozen model's backward pass is half of a trained one's, and blocks made again cost a pass.
+TEST(Placement, BackwardPassesFollowWhatIsTrained) {
+  TrainConfig config = recipe("gpt2", "gpt2-xl", 2, {6, 9, 12}, {24, 36, 48});
+  EXPECT_EQ(token_costs(config, make_engine_plan(config)).backward, 2);
+  config.memory.recompute = Recompute::block;
+  EXPECT_EQ(token_costs(config, make_engine_plan(config)).backward, 3);
+  config.adapter.spec.kind = methods::adapters::Kind::lora;
+  EXPECT_EQ(token_costs(config, make_engine_plan(config)).backward, 2);
+}
+
+}  // namespace
+}  // namespace fathom::train
