@@ -1,7 +1,7 @@
 """One step of MTA on OPT 6.7B -> 1.3B at full width and an eighth of the depth (4 and 3 blocks), with random weights:
 sizes, partition and messages of configs/mta-opt.ini on two ranks of this machine, beside what --dry-run foresees.
 
-    python3 bench/opt_full_width.py [--build build] [--work data/opt-full-width] [--context 64]
+    python3 bench/opt_full_width.py [--build build] [--work data/opt-full-width] [--context 128]
 
 Needs torch and transformers (bench/requirements.txt), some 6 GiB of memory and as much disk; the files that it makes
 stay in the work folder."""
@@ -39,7 +39,8 @@ def make_data(fathom, work, context):
     tokens, spans = work / "train.h5", work / "spans.h5"
     if not tokens.exists():
         subprocess.run([fathom, "tokenize", ROOT / "data_tools/samples/dolly.jsonl", tokens,
-                        f"--tokenizer={work / 'opt-1.3b'}", f"--context={context}", "--overlong=truncate"], check=True)
+                        f"--tokenizer={work / 'opt-1.3b'}", f"--context={context}", "--overlong=truncate",
+                        "--template=alpaca_train"], check=True)
     if not spans.exists():
         model = ROOT / "data/spans/en_core_web_sm.h5"
         subprocess.run([fathom, "spans", "build", f"--tokens={tokens}", f"--tokenizer={work / 'opt-1.3b'}",
@@ -62,7 +63,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "data/opt-full-width")
-    parser.add_argument("--context", type=int, default=64)
+    parser.add_argument("--context", type=int, default=128)
     options = parser.parse_args()
     fathom = options.build / "bin" / "fathom"
     options.work.mkdir(parents=True, exist_ok=True)

@@ -153,7 +153,8 @@ pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan
   };
   pipeline::StageCost cost;
   cost.forward_s = of(costs.student_block, costs.student_head, plan.student_layers);
-  cost.backward_s = costs.backward * cost.forward_s;
+  const double again = config.memory.recompute == Recompute::block ? 1 : 0;
+  cost.backward_s = (costs.backward + again) * cost.forward_s;
   if (plan.teacher)
     cost.forward_s += of(costs.teacher_block, costs.teacher_head, *plan.teacher_layers);
   const Boundary next = boundary(plan, stage), before = boundary(plan, stage - 1);

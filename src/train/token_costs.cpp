@@ -46,9 +46,9 @@ TokenCosts token_costs(const TrainConfig& config, const EnginePlan& plan) {
     costs.teacher_block = rate * block_multiply_adds(*plan.teacher);
     costs.teacher_head = rate * (plan.label_share + dynamics) * head_multiply_adds(*plan.teacher);
   }
-  // Frozen weights need no gradient of their own; blocks that are made again run forward twice.
+  // Frozen weights need no gradient of their own.
   const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
-  costs.backward = (adapted ? 1 : 2) + (config.memory.recompute == Recompute::block ? 1 : 0);
+  costs.backward = adapted ? 1 : 2;
   return costs;
 }
 

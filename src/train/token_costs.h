@@ -16,7 +16,9 @@ double head_multiply_adds(const model::ModelSpec& spec);
 struct TokenCosts {
   double student_block = 0, student_head = 0;  ///< forward; the head with all its products
   double teacher_block = 0, teacher_head = 0;
-  double backward = 2;  ///< of the student, in forward passes
+  /// Of the student, in forward passes. What memory.recompute makes again is left out: it would
+  /// move layers, and then not every bit would stay the same.
+  double backward = 2;
 
   /// Forward and backward along the depth of a model.
   pipeline::DepthCosts student(std::int64_t layers) const;

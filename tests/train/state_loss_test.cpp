@@ -188,11 +188,6 @@ TEST_P(StateLossGrid, IsTheSameAsOnOneRank) {
 
 TEST_P(StateLossGrid, RecomputationOfBlocksKeepsIt) {
   TrainConfig config = small::config(files_->path(), GetParam());
-  // Bit for bit on the same stages: left alone, layers are placed by what they cost.
-  const auto stages = static_cast<std::size_t>(config.grid.pp);
-  config.grid.layers.assign(stages, 4 / config.grid.pp);
-  config.grid.teacher_layers.assign(stages, 1);
-  config.grid.teacher_layers.back() = 7 - config.grid.pp;
   config.memory.recompute = Recompute::none;
   const std::vector<Point> kept = run(test::world(), config);
   config.memory.recompute = Recompute::block;
