@@ -20,8 +20,8 @@ class OnPolicySource : public BatchSource {
                  const methods::mode::LateVote* vote = nullptr);
 
   StepBatches take(const StepClock& clock) override;
-  /// What is yet to be answered is empty: the weights that answer it come with the steps before. Its
-  /// spans are found by all ranks together once it is written.
+  /// What is yet to be answered is empty: the weights that answer it come with the steps before.
+  /// Its spans are found by all ranks together once it is written.
   std::vector<data::MicroBatch> upcoming(const StepClock& clock) const override;
   data::DataIdentity identity() const override { return batches_.identity(); }
   void evaluated(double loss) override;
