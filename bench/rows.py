@@ -104,12 +104,11 @@ def alignment(setup):
     """What MTA costs on top of its base, at the size of configs/mta-smollm2.ini."""
     options = ["--student", THIRD, "--teacher", setup.models / "smollm2", "--teacher-dtype",
                "bf16" if setup.bf16 else "f32", "--divergence", "skew_kl", "--batch", 4,
-               "--micro-batches", 4, "--length", 256]
+               "--length", 256]
     layers = ["--mta.student_layers=5,8,10", "--mta.teacher_layers=15,24,30"]
     base = setup.step("DistiLLM", *options)
     ours = setup.step("DistiLLM with MTA", *options, "--method", "mta", *layers)
-    return Row("mta-smollm2", "MTA on top of skew KL: SmolLM2-135M -> its third, 4 micro-batches of "
-               "4 x 256 tokens", [[base, ours]], rounds=20, pairs=[(ours.name, base.name)])
+    return Row("mta-smollm2", "MTA on top of skew KL: SmolLM2-135M -> its third, 4 x 256 tokens", [[base, ours]], rounds=20, pairs=[(ours.name, base.name)])
 
 
 LORA_TARGETS = "q_proj,k_proj,v_proj,up_proj,down_proj"
