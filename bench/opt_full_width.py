@@ -83,6 +83,7 @@ def main():
     memory = max(float(line.split()[-1]) for line in foreseen.splitlines() if re.match(r" +\d+ .*\d$", line))
     print(json.dumps(step))
     print(f"step: {step['seconds']:.2f} s for {step['tokens']} tokens, loss {step['loss']:.3f}")
+    # Pages of the mapped weight files count as resident, too.
     print(f"memory of the largest rank: {step['memory_bytes'] / 2**20:.0f} MiB, of which weights, activations and logits "
           f"were foreseen with {memory:.0f} MiB")
     print(f"messages: {step['more']['stage_bytes'] / 2**20:.2f} MiB sent, {messages * tokens:.2f} MiB foreseen for so many tokens")
