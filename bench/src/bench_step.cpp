@@ -19,6 +19,7 @@
 #include "kernels/gemm.h"
 #include "kernels/peak.h"
 #include "train/engine.h"
+#include "train/operation_counts.h"
 #include "train/state_losses.h"
 
 namespace fathom::bench {

@@ -127,6 +127,8 @@ using methods::mta::SpanRegion;
 using AdapterKind = methods::adapters::Kind;
 using ControlSites = methods::adapters::Sites;
 using MocAggregate = methods::moc::Aggregate;
+using MocBalanceScope = methods::moc::BalanceScope;
+using MocGateInput = methods::moc::GateInput;
 using MocGate = methods::moc::Gate;
 using MocScope = methods::moc::Scope;
 using MocSites = methods::moc::Sites;
@@ -199,7 +201,8 @@ inline constexpr std::array enum_words<AdapterKind> = {
     Word<AdapterKind>{"dora", AdapterKind::dora},
     Word<AdapterKind>{"vera", AdapterKind::vera},
     Word<AdapterKind>{"loreft", AdapterKind::loreft},
-    Word<AdapterKind>{"parallel_control", AdapterKind::parallel_control}};
+    Word<AdapterKind>{"parallel_control", AdapterKind::parallel_control},
+    Word<AdapterKind>{"molex", AdapterKind::molex}};
 template <>
 inline constexpr std::array enum_words<ControlSites> = {
     Word<ControlSites>{"both", ControlSites::both},
@@ -233,7 +236,15 @@ inline constexpr std::array enum_words<MocAggregate> = {
 template <>
 inline constexpr std::array enum_words<MocScope> = {
     Word<MocScope>{"microbatch", MocScope::microbatch},
-    Word<MocScope>{"sequence", MocScope::sequence}};
+    Word<MocScope>{"sequence", MocScope::sequence}, Word<MocScope>{"global", MocScope::global}};
+template <>
+inline constexpr std::array enum_words<MocBalanceScope> = {
+    Word<MocBalanceScope>{"microbatch", MocBalanceScope::microbatch},
+    Word<MocBalanceScope>{"global", MocBalanceScope::global}};
+template <>
+inline constexpr std::array enum_words<MocGateInput> = {
+    Word<MocGateInput>{"raw", MocGateInput::raw},
+    Word<MocGateInput>{"rmsnorm", MocGateInput::rmsnorm}};
 template <>
 inline constexpr std::array enum_words<MocTokens> = {Word<MocTokens>{"all", MocTokens::all},
                                                      Word<MocTokens>{"prompt", MocTokens::prompt}};

@@ -14,12 +14,13 @@ Tensor upload(Device& device, const std::vector<std::int32_t>& values) {
                            std::span<const std::int32_t>(values));
 }
 
-// The attention of one step in any block.
+// The attention of one step in any block, by the cache of the block or of `layer`.
 struct CachedAttention {
   const model::Stage& stage;
   KvCache& cache;
-  const Step& step;
+  Step step;
   Tensor positions, cache_rows;
+  std::optional<std::int64_t> layer;
 
   Tensor operator()(const model::Block& block, const Tensor& qkv) const {
     const kernels::AttentionShape& shape = block.attention;
@@ -29,7 +30,8 @@ struct CachedAttention {
                       rope->sines, 1.0f);
     const Tensor queries = qkv.slice_columns(0, q), keys = qkv.slice_columns(q, kv),
                  values = qkv.slice_columns(q + kv, kv);
-    cache.store(block.layer, keys, values, cache_rows);
+    const std::int64_t cached = layer.value_or(block.layer);
+    cache.store(cached, keys, values, cache_rows);
     const Tensor out = Tensor::empty(qkv.device(), {qkv.rows(), q});
     const std::int64_t prompts = step.prompt_rows(), running = step.rows() - prompts;
     if (prompts > 0) {
@@ -39,9 +41,9 @@ struct CachedAttention {
                                  out.slice_rows(0, prompts), lse);
     }
     if (running > 0) {
-      const KvCache::Layer& layer = cache.layer(block.layer);
+      const KvCache::Layer& seen = cache.layer(cached);
       kernels::attention_decode(shape, step.slots, step.lengths,
-                                queries.slice_rows(prompts, running), layer.keys, layer.values,
+                                queries.slice_rows(prompts, running), seen.keys, seen.values,
                                 out.slice_rows(prompts, running));
     }
     return out;
@@ -90,9 +92,9 @@ std::int64_t StageDecoder::input_rows(const Step& step) const {
          late_below(stage_.plan().first_layer) * static_cast<std::int64_t>(step.scored_rows.size());
 }
 
-Tensor StageDecoder::run(const Step& step, const Tensor& input) {
+model::Pass StageDecoder::pass_of(const Step& step, KvCache& cache,
+                                  std::optional<std::int64_t> layer) {
   Device& device = stage_.device();
-  const model::StagePlan& plan = stage_.plan();
   auto rows = std::make_shared<autograd::TokenRows>();
   rows->ids = upload(device, step.ids);
   rows->positions = upload(device, step.positions);
@@ -110,7 +112,17 @@ Tensor StageDecoder::run(const Step& step, const Tensor& input) {
         step.cache_rows[static_cast<std::size_t>(prompt.first)] / capacity_));
   pass.slots.insert(pass.slots.end(), step.slots.begin(), step.slots.end());
   pass.attend =
-      CachedAttention{stage_, cache_, step, rows->positions, upload(device, step.cache_rows)};
+      CachedAttention{stage_, cache, step, rows->positions, upload(device, step.cache_rows), layer};
+  return pass;
+}
+
+Tensor StageDecoder::run(const Step& step, const Tensor& input) {
+  const model::StagePlan& plan = stage_.plan();
+  model::Pass pass = pass_of(step, cache_, std::nullopt);
+  pass.aside = [&](const std::vector<std::int64_t>& sequences, std::int64_t layer) {
+    if (!aside_) aside_.emplace(stage_, cache_.slots(), cache_.capacity());
+    return pass_of(sequences_of(step, sequences), *aside_, layer);
+  };
   std::vector<Tensor> late;
   // A stage's last state is what the next one begins with; the vote takes it there.
   const auto keep = [&](std::int64_t layer, const autograd::Var& state) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "generate/kv_cache.h"
 #include "generate/step.h"
 #include "methods/mode/late_vote.h"
@@ -30,6 +32,7 @@ class StageDecoder {
   Tensor finish(const Step& step, const Tensor& hidden) const;
 
  private:
+  model::Pass pass_of(const Step& step, KvCache& cache, std::optional<std::int64_t> layer);
   /// Of the late states, those of layers below `layer`.
   std::int64_t late_below(std::int64_t layer) const;
 
@@ -37,6 +40,7 @@ class StageDecoder {
   const methods::mode::LateVote* vote_;
   std::vector<std::int64_t> late_;  // layers whose states the vote needs, ascending
   KvCache cache_;
+  std::optional<KvCache> aside_;  // of blocks that run beside others, by the layer of these
   std::int64_t capacity_;
   std::shared_ptr<model::PassState> state_;  // of the stage's extension
 };

@@ -21,4 +21,8 @@ struct Step {
   bool empty() const { return ids.empty(); }
 };
 
+/// What some of the sequences feed, prompts first, by their number in the step and ascending;
+/// without scored rows.
+Step sequences_of(const Step& step, const std::vector<std::int64_t>& which);
+
 }  // namespace fathom::generate

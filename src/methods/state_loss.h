@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "model/parameters.h"
+#include "model/seams.h"
 
 namespace fathom::methods {
 
@@ -58,14 +59,7 @@ class KeyStates {
   std::map<KeyState, autograd::Var> states_;
 };
 
-/// A part of the loss and its value in a step: weight * sum / count. The sum is of this rank's
-/// micro-batches; count is the global denominator, known before the first forward pass.
-struct StateTerm {
-  std::string name;
-  double weight = 0;
-  double sum = 0;
-  double count = 0;
-};
+using StateTerm = model::LossTerm;
 
 /// A loss on hidden states of student and teacher: the seam of MTA and FDD.
 class StateLoss {

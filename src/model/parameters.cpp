@@ -100,6 +100,7 @@ void ParameterSet::make_parameters(const Declared& declared, const Tensor& value
     parameter.init_bound = part.init_bound;
     parameter.init_value = part.init_value;
     parameter.lr_scale = part.lr_scale;
+    parameter.decay = part.decay;
     parameters_.push_back(std::move(parameter));
     row += part.local_rows;
   }

@@ -42,6 +42,7 @@ struct Parameter {
   double init_bound = 0;  ///< of the uniform one in [-bound, bound); 0 = not uniform
   double init_value = 0;  ///< what either is around; alone, a constant
   double lr_scale = 1;    ///< times the run's learning rate
+  bool decay = true;      ///< false: no weight decay, whatever the run's applies to
 
   bool trainable() const { return slot != nullptr; }
   const Tensor& grad() const { return slot->grad(); }
@@ -59,6 +60,7 @@ struct PartDeclaration {
   double init_std = 0, init_bound = 0, init_value = 0;
   bool frozen = false;  ///< never trained, whatever the run trains
   double lr_scale = 1;
+  bool decay = true;
 };
 
 /// A parameter that a rank holds whole.

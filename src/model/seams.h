@@ -14,6 +14,7 @@
 
 namespace fathom::model {
 
+class Stage;
 struct Pass;
 struct LinearWeights;
 struct StagePlan;
@@ -63,17 +64,18 @@ class LinearAdapter {
                               const autograd::Var& y) const = 0;
 };
 
-/// The two places of a block where something is added to the residual stream.
+/// The two places within a block where something is added to the residual stream.
 enum class BlockSite { attention, mlp };
 
-/// A control of one site: x + f(x) + control(x).
+/// A control of one site, or of a whole block: x + f(x) + control(x).
 class ResidualControl {
  public:
   virtual ~ResidualControl() = default;
 
   /// Adds the control of `state` [n, hidden], the residual stream that enters the site, to `sum` in
-  /// place and returns the Var that follows it. Both are whole and equal on every tensor rank, and
-  /// so must be what is added. Blocks with norms behind the residual sum hand in the normed sum.
+  /// place or anew, and returns the Var that follows it. Both are whole and equal on every tensor
+  /// rank, and so must be what is added. Blocks with norms behind the residual sum hand in the
+  /// normed sum.
   virtual autograd::Var apply(const Pass& pass, autograd::Tape* tape, const autograd::Var& state,
                               const autograd::Var& sum) const = 0;
 };
@@ -101,6 +103,15 @@ struct CarriedRow {
   bool gradient = false;
 };
 
+/// A part of the loss and its value in a step: weight * sum / count. The sum is of this rank's
+/// micro-batches; count is the global denominator, known before the first forward pass.
+struct LossTerm {
+  std::string name;
+  double weight = 0;
+  double sum = 0;
+  double count = 0;
+};
+
 /// What a method adds to one stage. While the stage is built it declares parameters, in the order
 /// of the forward pass; it must outlive the stage's parameters.
 class StageExtension {
@@ -116,7 +127,15 @@ class StageExtension {
                                                    ParameterSet&) {
     return nullptr;
   }
+  virtual std::unique_ptr<ResidualControl> block_control(std::int64_t /*layer*/, ParameterSet&) {
+    return nullptr;
+  }
   virtual std::unique_ptr<StateEdit> edit(std::int64_t /*layer*/, ParameterSet&) { return nullptr; }
+  /// Called last: the stage's blocks can be run from now on. It outlives the extension's work.
+  virtual void built(const Stage&) {}
+  /// Whether a block's parameters get gradients outside its own backward pass: they are final only
+  /// when the stage's is.
+  virtual bool crosses_layers() const { return false; }
 
   /// Sets what starts from the model's own weights, once these are loaded for a new run. Collective
   /// over the tensor group.
@@ -124,6 +143,10 @@ class StageExtension {
   /// Called whenever weights have been loaded or updated, before the next pass. Collective over the
   /// stages and the tensor ranks of a replica.
   virtual void weights_changed() {}
+
+  /// Whether replicas exchange something within each forward and backward pass. Each pass then gets
+  /// a gradient, if only zeros.
+  virtual bool meets() const { return false; }
 
   /// A step begins, with so many supervised micro-batches over all ranks.
   virtual void begin_step(std::int64_t /*micro_batches*/) {}
@@ -142,6 +165,8 @@ class StageExtension {
   /// The backward passes of a step are done; gradients are not yet summed over replicas. Collective
   /// over the stages.
   virtual void finish_gradients() {}
+  /// The terms since begin_step(), each on the rank that computed it; the same list everywhere.
+  virtual std::vector<LossTerm> terms() const { return {}; }
   /// The Pass::state of everything that one decoder runs.
   virtual std::shared_ptr<PassState> begin_decoding() { return nullptr; }
 };

@@ -59,15 +59,15 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
     watch_bucket(pass, weights.bucket);
     // A frozen block behind frozen ones keeps nothing and is never played back.
     const bool trains = parameters_.bucket(weights.bucket).count > 0 || weights.attention_control ||
-                        weights.mlp_control;
+                        weights.mlp_control || weights.control;
     if (pass.recompute && (x.needs_grad() || trains)) {
       // The copy of the pass keeps the micro-batch alive until it is replayed.
       const Pass again = pass;
       x = autograd::recompute(pass.tape, x, [this, &weights, again](Tape* tape, const Var& in) {
-        return block(weights, again, tape, in);
+        return controlled_block(weights, again, tape, in);
       });
     } else {
-      x = block(weights, pass, pass.tape, x);
+      x = controlled_block(weights, pass, pass.tape, x);
     }
     if (pass.tap) pass.tap(weights.layer + 1, x);
   }
@@ -86,6 +86,16 @@ Var Stage::project(const Pass& pass, const Var& x) const {
 
 Var Stage::normed(Tape* tape, const NormWeights& weights, const Var& x) const {
   return autograd::norm(tape, spec_.norm, spec_.norm_eps, x, weights.weight, weights.bias);
+}
+
+Var Stage::run_block(std::int64_t layer, const Pass& pass, Tape* tape, const Var& x) const {
+  return block(blocks_.at(static_cast<std::size_t>(layer - plan_.first_layer)), pass, tape, x);
+}
+
+Var Stage::controlled_block(const Block& weights, const Pass& pass, Tape* tape,
+                            const Var& x) const {
+  const Var out = block(weights, pass, tape, x);
+  return weights.control ? weights.control->apply(pass, tape, x, out) : out;
 }
 
 Var Stage::block(const Block& weights, const Pass& pass, Tape* tape, const Var& input) const {

@@ -48,6 +48,9 @@ struct Pass {
   /// With `attend`: the cache slot of each sequence, those of prompts first and then the running
   /// ones, one row each.
   std::vector<std::int32_t> slots;
+  /// With `attend`: the pass of some of the sequences (by number) through a block that runs beside
+  /// block `layer`, in the cache that is set aside for this. A sequence must always take one block.
+  std::function<Pass(const std::vector<std::int64_t>& sequences, std::int64_t layer)> aside;
   /// Of the stage's extension: from its begin_pass() or begin_decoding().
   std::shared_ptr<PassState> state;
 };
@@ -66,6 +69,7 @@ struct Block {
   NormWeights attention_norm, mlp_norm;
   LinearWeights qkv, attention_out, mlp_in, mlp_out;
   std::unique_ptr<ResidualControl> attention_control, mlp_control;
+  std::unique_ptr<ResidualControl> control;  ///< of the whole block
   std::unique_ptr<StateEdit> edit;
   kernels::AttentionShape attention;
   int bucket = 0;
@@ -92,6 +96,10 @@ class Stage {
 
   /// Runs this stage's blocks on x [n, hidden].
   autograd::Var run_blocks(const Pass& pass, const autograd::Var& x) const;
+
+  /// One of this stage's blocks on x [n, hidden], without what controls it as a whole.
+  autograd::Var run_block(std::int64_t layer, const Pass& pass, autograd::Tape* tape,
+                          const autograd::Var& x) const;
 
   /// The final norm, if the model has one: the last hidden state [n, hidden]. Last stage only.
   autograd::Var normalise(const Pass& pass, const autograd::Var& x) const;
@@ -133,6 +141,8 @@ class Stage {
   void make_rope_tables();
   autograd::Var block(const Block& weights, const Pass& pass, autograd::Tape* tape,
                       const autograd::Var& x) const;
+  autograd::Var controlled_block(const Block& weights, const Pass& pass, autograd::Tape* tape,
+                                 const autograd::Var& x) const;
   autograd::Var attention_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,
                                  const autograd::Var& x) const;
   autograd::Var mlp_branch(const Block& weights, const Pass& pass, autograd::Tape* tape,

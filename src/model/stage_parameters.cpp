@@ -61,6 +61,7 @@ Stage::Stage(Device& device, const ModelSpec& spec, const StagePlan& plan, comm:
   if (plan_.has_head) declare_head();
   parameters_.allocate(device_, trainable, frozen_dtype);
   if (spec_.rope.enabled()) make_rope_tables();
+  if (extension != nullptr) extension->built(*this);
 }
 
 void Stage::declare_embedding() {
@@ -149,6 +150,7 @@ void Stage::declare_block(Block& block, StageExtension* extension) {
   block.attention_control = extension->control(block.layer, BlockSite::attention, parameters_);
   block.mlp_control = extension->control(block.layer, BlockSite::mlp, parameters_);
   block.edit = extension->edit(block.layer, parameters_);
+  block.control = extension->block_control(block.layer, parameters_);
 }
 
 std::vector<LinearPart> Stage::qkv_parts(const Block& block) const {

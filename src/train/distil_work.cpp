@@ -80,7 +80,9 @@ model::Pass DistilWork::pass(Tape* tape, int slot) {
   // Gradients are final with the last micro-batch that has tokens; empty ones run nothing.
   const bool last = std::all_of(batches_.begin() + slot + 1, batches_.end(),
                                 [](const data::MicroBatch& later) { return later.empty(); });
-  if (last) pass.bucket_done = bucket_done;
+  const model::StageExtension* extension = student_.extension();
+  if (last && (extension == nullptr || !extension->crosses_layers()))
+    pass.bucket_done = bucket_done;
   return pass;
 }
 
@@ -260,7 +262,12 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   const Var student_rows = supervised(Side::student, student_, pass, student);
   const Var teacher_rows =
       teacher_ != nullptr ? supervised(Side::teacher, *teacher_, inference, teacher) : Var();
-  if (labels == 0) return;  // adds exactly nothing, and its states no gradient
+  if (labels == 0) {  // adds exactly nothing, and its states no gradient
+    const model::StageExtension* extension = student_.extension();
+    if (extension != nullptr && extension->meets() && student.slot)
+      student.slot->add(Tensor::zeros(student_.device(), student.value.shape()));
+    return;
+  }
   const model::Shard& shard = student_.plan().shard;
   model::HeadLoss options;
   options.loss = token_loss(settings_.loss, counts_, batch(slot).role);

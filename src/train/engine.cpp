@@ -143,8 +143,8 @@ void Engine::make_extension() {
   std::vector<std::int64_t> layers;
   for (int stage = 0; stage < grid_.shape().pp; ++stage)
     layers.push_back(plan_.student_layers.count(stage));
-  auto moc = std::make_unique<methods::moc::MixtureOfControl>(plan_.moc, plan_.student, layers,
-                                                              group_or_null(grid_.pp()));
+  auto moc = std::make_unique<methods::moc::MixtureOfControl>(
+      plan_.moc, plan_.student, layers, group_or_null(grid_.pp()), group_or_null(grid_.dp()));
   moc_ = moc.get();
   extension_ = std::move(moc);
 }
@@ -254,6 +254,10 @@ void Engine::begin_extension() {
   std::int64_t supervised = 0;
   for (const data::MicroBatch& batch : work_->batches()) supervised += batch.label_tokens > 0;
   grid_.dp().all_reduce(&supervised, 1, comm::ReduceOp::sum);
+  // A replica that ran nothing, or more, would leave the others waiting.
+  FATHOM_CHECK(
+      !extension_->meets() || (work_->batches().size() == 1 && !work_->batches().front().empty()),
+      "replicas meet in each micro-batch, and this one has ", work_->batches().size());
   extension_->begin_step(supervised);
 }
 
@@ -287,9 +291,8 @@ void Engine::reduce_state_terms() {
   for (const auto& loss : losses_)
     for (methods::StateTerm& term : loss->terms()) state_terms_.push_back(std::move(term));
   for (methods::StateTerm& term : work_->vote_terms()) state_terms_.push_back(std::move(term));
-  if (moc_ != nullptr && plan_.moc.balance > 0)
-    state_terms_.push_back({"moc_balance", plan_.moc.balance, moc_->balance_sum(),
-                            static_cast<double>(moc_->micro_batches())});
+  if (extension_)
+    for (methods::StateTerm& term : extension_->terms()) state_terms_.push_back(std::move(term));
   std::vector<double> sums;
   for (const methods::StateTerm& term : state_terms_) sums.push_back(term.sum);
   if (sums.empty()) return;

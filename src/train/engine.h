@@ -60,13 +60,6 @@ EnginePlan make_engine_plan(const TrainConfig& config);
 /// for a grid that it does not allow.
 EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config);
 
-/// Floating-point operations of one optimizer step: multiply-adds of all matrix products, attention
-/// counted over the causal half, counted twice each. Products of a bf16 teacher count half where
-/// bf16 runs at twice the rate, so that the time at the measured f32 peak is a bound.
-/// `label_tokens` rows reach the head.
-double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
-                  std::int64_t label_tokens, std::int64_t sum_of_squared_lengths);
-
 /// The models of a run on this rank and what trains them. Construction is collective over the grid.
 class Engine {
  public:

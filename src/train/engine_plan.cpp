@@ -2,7 +2,6 @@
 #include <numeric>
 
 #include "core/files.h"
-#include "kernels/gemm.h"
 #include "methods/adapters/targets.h"
 #include "train/adapter_folder.h"
 #include "train/engine.h"
@@ -85,6 +84,13 @@ void check_also_trained(const NamePatterns& also, const EnginePlan& plan) {
         ".weight, which has an adapter; train either");
 }
 
+void check_stages(const EnginePlan& plan) {
+  require(plan.adapter.kind != methods::adapters::Kind::molex || plan.student_layers.stages() == 1,
+          ErrorKind::config, "adapter.kind = molex with grid.pp = ", plan.student_layers.stages(),
+          ": a layer may run any other one, whose frozen weights then must lie on the same stage; "
+          "take one stage (pp = 1) and, for more ranks, tp or dp");
+}
+
 // Light: the layers that vote have no adapter.
 methods::adapters::AdapterSpec adapter_spec(const TrainConfig& config, const EnginePlan& plan) {
   methods::adapters::AdapterSpec spec = config.adapter.spec;
@@ -143,6 +149,7 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
   adapter_path = path;
   if (path.empty()) {
     adapter = methods::adapters::resolve(spec, student);
+    check_stages(*this);
     return;
   }
   const auto stored = read_adapter_spec(path);
@@ -151,6 +158,7 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
   } catch (const Error& error) {
     fail(error.kind(), path, ": this adapter does not fit the model: ", error.what());
   }
+  check_stages(*this);
   AdapterFolder(path, adapter, student);  // what engines would find, but before MPI
 }
 
@@ -227,23 +235,6 @@ EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config) {
   for (int rank = 0; rank < config.grid.tp; ++rank)
     model::make_shard(spec, rank, config.grid.tp, spec.vocab);
   return plan;
-}
-
-double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
-                  std::int64_t label_tokens, std::int64_t sum_of_squared_lengths) {
-  const auto forward = [&](const model::ModelSpec& spec) {
-    const double attention = static_cast<double>(spec.layers * spec.heads * spec.head_dim) *
-                             static_cast<double>(sum_of_squared_lengths);
-    return static_cast<double>(tokens) * static_cast<double>(spec.layers) *
-               block_multiply_adds(spec) +
-           attention + static_cast<double>(label_tokens) * head_multiply_adds(spec);
-  };
-  const double passes = config.memory.recompute == Recompute::block ? 4 : 3;
-  double multiply_adds = passes * forward(plan.student);
-  // Where the CPU multiplies bf16 natively, it does so at twice the f32 rate.
-  const bool twice = config.teacher.dtype == DType::bf16 && kernels::native_bf16();
-  if (plan.teacher) multiply_adds += forward(*plan.teacher) * (twice ? 0.5 : 1.0);
-  return 2 * multiply_adds;
 }
 
 }  // namespace fathom::train

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "methods/adapters/tensors.h"
+#include "train/operation_counts.h"
 #include "train/state_losses.h"
 #include "train/token_costs.h"
 
@@ -70,18 +71,6 @@ AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) 
   return size;
 }
 
-// f32 values that a block saves for each token: the residual stream twice, the fused projection and
-// attention's result, the feed-forward's inner states and, unless they are made again, both normed
-// inputs and the activation's result.
-double saved_per_token(const model::ModelSpec& spec, int tp, bool remade) {
-  const double hidden = static_cast<double>(spec.hidden);
-  const double q = static_cast<double>(spec.heads * spec.head_dim) / tp;
-  const double kv = static_cast<double>(spec.kv_heads * spec.head_dim) / tp;
-  const double ffn = static_cast<double>(spec.ffn) / tp;
-  const double always = 2 * hidden + 2 * q + 2 * kv + ffn * (spec.gated ? 2 : 1);
-  return remade ? always : always + 2 * hidden + ffn;
-}
-
 // Values of a token that pass from `stage` to the next one, and those of its gradients that come
 // back: both models' states, and the key states that losses on later stages want.
 struct Boundary {
@@ -107,7 +96,7 @@ Boundary boundary(const EnginePlan& plan, int stage) {
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
   Footprint result;
   const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
-  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
+  const bool adapted = is_tuned(plan);
   const AddedSize added = added_size(plan, config.grid, stage);
   const double trained = adapted ? added.trained : student.parameters;
   const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
@@ -123,13 +112,15 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
       static_cast<double>(config.batch.micro_batch) * static_cast<double>(plan.context);
   const int slots = (config.batch.micro_batches + config.grid.dp - 1) / config.grid.dp;
   const double in_flight = std::min(slots, config.grid.pp - stage);
-  const double block =
-      saved_per_token(plan.student, config.grid.tp, config.memory.recompute == Recompute::cheap);
-  const double hidden = static_cast<double>(plan.student.hidden);
-  const double per_micro_batch = config.memory.recompute == Recompute::block
-                                     ? student.layers * hidden + block / in_flight
-                                     : student.layers * block;
-  result.activations = 4 * tokens * in_flight * per_micro_batch;
+  double kept = 0, largest = 0;
+  for (int layer = plan.student_layers.begin(stage); layer < plan.student_layers.end(stage);
+       ++layer) {
+    kept += kept_per_token(plan, config, layer);
+    largest = std::max(largest, block_keeps(plan, config, layer));
+  }
+  result.activations = 4 * tokens * in_flight * kept;
+  // One block at a time is made again.
+  if (config.memory.recompute == Recompute::block) result.activations += 4 * tokens * largest;
   if (stage == config.grid.pp - 1) {
     const double vocab = static_cast<double>(plan.loss_vocab) / config.grid.tp;
     const int logits = logit_buffers(config.mode, plan.teacher.has_value());
@@ -155,6 +146,12 @@ pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan
   cost.forward_s = of(costs.student_block, costs.student_head, plan.student_layers);
   const double again = config.memory.recompute == Recompute::block ? 1 : 0;
   cost.backward_s = (costs.backward + again) * cost.forward_s;
+  double added = 0;
+  for (int layer = plan.student_layers.begin(stage); layer < plan.student_layers.end(stage);
+       ++layer)
+    added += unit * added_multiply_adds(plan, layer);
+  cost.forward_s += added;
+  cost.backward_s += 2 * added;
   if (plan.teacher)
     cost.forward_s += of(costs.teacher_block, costs.teacher_head, *plan.teacher_layers);
   const Boundary next = boundary(plan, stage), before = boundary(plan, stage - 1);

@@ -40,7 +40,7 @@ double Optimizer::gradient_norm(comm::ProcessGrid& grid) const {
 }
 
 bool Optimizer::decays(const model::Parameter& parameter) const {
-  return config_.decay == Decay::all || parameter.matrix;
+  return parameter.decay && (config_.decay == Decay::all || parameter.matrix);
 }
 
 void Optimizer::step(double lr, double gradient_scale) {

@@ -15,7 +15,9 @@
 #include "train/evaluation.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
+#include "train/moc_report.h"
 #include "train/mode_report.h"
+#include "train/operation_counts.h"
 #include "train/shared_tokenizer.h"
 #include "train/state_losses.h"
 
@@ -181,12 +183,7 @@ void Trainer::keep_tokenizer() {
 
 void Trainer::log_start() {
   const EnginePlan& plan = engine_.plan();
-  if (plan.moc.enabled && plan.moc.top_k == 1 &&
-      plan.moc.softmax == methods::moc::SoftmaxOrder::topk_softmax && grid_.world().rank() == 0)
-    log_warn("moc.top_k = 1 with moc.softmax = topk_softmax: the only weight is 1, so that the ",
-             plan.moc.balance > 0 ? "gate learns from moc.balance alone"
-                                  : "gate, without moc.balance, never changes",
-             "; softmax_topk gives it the task's gradient");
+  if (grid_.world().rank() == 0) warn_of_idle_gates(plan.moc);
   log_info("student: ", model::to_string(plan.student.family), ", ", plan.student.layers,
            " layers, ", plan.student.parameters(), " parameters, stages ",
            pipeline::to_string(plan.student_layers));
@@ -256,12 +253,6 @@ void Trainer::add_terms(StepMetrics& metrics) {
   }
   if (grid_.shape().pp > 1)
     metrics.more.push_back({"stage_bytes", static_cast<double>(engine_.take_stage_bytes())});
-  if (const auto usage = engine_.expert_usage()) {
-    metrics.more.push_back({"moc_entropy", usage->entropy});
-    metrics.more.push_back({"moc_largest_share", usage->largest_share});
-    metrics.more.push_back({"moc_unused", static_cast<double>(usage->unused)});
-    metrics.more.push_back({"moc_flips", static_cast<double>(usage->flips)});
-  }
   if (!spans_) return;
   const data::spans::SpanCounts counts = spans_->take_counts();
   double seconds[2] = {counts.exposed_seconds, counts.parsing_seconds};
@@ -290,6 +281,11 @@ void Trainer::shrink_depth(StepMetrics& metrics) {
            k - 1);
 }
 
+// Of mixture of control, received by this rank so far.
+std::int64_t Trainer::bank_bytes() {
+  return engine_.moc() != nullptr ? engine_.moc()->bytes_received() : 0;
+}
+
 StepMetrics Trainer::step() {
   const Timer timer;
   const std::int64_t index = steps_done_;
@@ -298,6 +294,7 @@ StepMetrics Trainer::step() {
   StepBatches batches = source_->take(clock);
   if (spans_) prepare_spans(batches, clock);
   const data::BatchCounts work = batches.counts.total();
+  const std::int64_t bank_before = bank_bytes();
   const auto observer = [&](const pipeline::Action& action) {
     note(pipeline::to_string(action.kind), index + 1, action.micro_batch);
   };
@@ -315,6 +312,7 @@ StepMetrics Trainer::step() {
   require_finite(agreed.finite, metrics.loss, metrics.grad_norm);
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
+  add_routing(engine_, bank_bytes() - bank_before, metrics);
   metrics.remark = std::move(batches.remark);
   shrink_depth(metrics);
   metrics.step = ++steps_done_;
@@ -411,6 +409,7 @@ RunEnd Trainer::run() {
   try {
     comm::stop_if_asked(grid_.world());
     evaluate_if_due();
+    watch_tokens(engine_);
     while (steps_done_ < run.steps) advance();
   } catch (const Stopped& asked) {
     return stop(asked.signal);
@@ -423,7 +422,10 @@ RunEnd Trainer::run() {
 void Trainer::advance() {
   const RunConfig& run = config_.run;
   const StepMetrics metrics = step();
-  if (std::exchange(first_step_, false)) log_saved_bytes();
+  if (std::exchange(first_step_, false)) {
+    log_saved_bytes();
+    warn_of_large_tokens(engine_);
+  }
   if (sinks_) sinks_->step(metrics);
   const Timer timer;
   const auto saved = writer_.try_finish(grid_.world());

@@ -69,6 +69,7 @@ class Trainer {
   void prepare_spans(const StepBatches& batches, StepClock clock);
   void add_terms(StepMetrics& metrics);
   void shrink_depth(StepMetrics& metrics);
+  std::int64_t bank_bytes();
   void evaluate_if_due();
   void begin_save();
   void finish_save();

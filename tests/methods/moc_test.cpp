@@ -8,7 +8,9 @@
 #include "../autograd/gradient_check.h"
 #include "autograd/adapter_operations.h"
 #include "kernels/elementwise.h"
+#include "methods/moc/dominance.h"
 #include "methods/moc/operations.h"
+#include "methods/moc/spec.h"
 #include "methods/moc/usage.h"
 
 namespace fathom::test {
@@ -18,6 +20,7 @@ using autograd::GradSlot;
 using autograd::Tape;
 using autograd::Var;
 using namespace methods::moc;
+using namespace methods::routing;
 
 constexpr std::int64_t kExperts = 5, kWidth = 11, kRank = 3;
 const std::vector<std::int32_t> kStarts = {0, 6, 14, 23};
@@ -114,18 +117,17 @@ TEST_F(MocOperations, WeightsOfChosenExperts) {
     for (const Scope scope : {Scope::sequence, Scope::microbatch})
       for (const Tokens tokens : {Tokens::all, Tokens::prompt}) {
         const Groups g = groups(*device_, scope, tokens);
-        const Spec spec{.top_k = 2, .softmax = order};
-        check_gradients(*device_,
-                        {.inputs = {random_input({kRows, kWidth}, 2), gate_input()},
-                         .operation =
-                             [&](Tape* tape, const std::vector<Var>& in) {
-                               return route(tape, spec, in[0], in[1], g, nullptr, {}).weights;
-                             },
-                         .definition =
-                             [&](const std::vector<Doubles>& in) {
-                               return weights_of(in[0], in[1], g, order, tokens);
-                             },
-                         .longest_sum = kRows * kWidth});
+        const Rule rule{.top_k = 2, .softmax = order};
+        check_gradients(*device_, {.inputs = {random_input({kRows, kWidth}, 2), gate_input()},
+                                   .operation =
+                                       [&](Tape* tape, const std::vector<Var>& in) {
+                                         return route(tape, rule, in[0], in[1], g, {}, {}).weights;
+                                       },
+                                   .definition =
+                                       [&](const std::vector<Doubles>& in) {
+                                         return weights_of(in[0], in[1], g, order, tokens);
+                                       },
+                                   .longest_sum = kRows * kWidth});
       }
 }
 
@@ -148,7 +150,7 @@ TEST_F(MocOperations, BalanceReachesStatesAndGate) {
   const Var vx(matrix(x.shape, narrow(x.values)), std::make_shared<GradSlot>()),
       vg(matrix(gate.shape, narrow(gate.values)), std::make_shared<GradSlot>());
   // In columns of their own: another gate's come first.
-  const Routed routed = route(&tape, {.top_k = 2}, vx, vg, g, nullptr, {slot, kExperts});
+  const Routed routed = route(&tape, {.top_k = 2}, vx, vg, g, {}, {slot, kExperts});
   std::vector<float> both(at(kExperts), 9.0f);
   for (const double v : given) both.push_back(static_cast<float>(v));
   slot->add(matrix({1, 2 * kExperts}, both));
@@ -239,10 +241,10 @@ TEST_F(MocOperations, WorkedExample) {
   rows.starts = {0, 2};
   rows.prompts = {{0, 2}};
   const Groups g = make_groups(*device_, rows, Scope::microbatch, Tokens::all);
-  const auto run = [&](Tape* tape, const Spec& spec) {
+  const auto run = [&](Tape* tape, const Rule& rule) {
     const Var y(matrix({2, 2}, {1, 2, 3, -1}));
     return control(tape, y, x, {a, b, 1, {0, 1, 2}}, 0, 0.95f, g,
-                   route(tape, spec, x, gate, g, nullptr, {}));
+                   route(tape, rule, x, gate, g, {}, {}));
   };
   const auto expect = [](const std::vector<float>& actual, const Doubles& expected) {
     expect_close(actual, expected, 2e-6, "worked example");  // given to six digits
@@ -271,9 +273,7 @@ TEST_F(MocOperations, BalanceOfKnownScores) {
   const std::vector<float> scores = {2, 0, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 3, 0};
   const Var gate(matrix({4, 4}, {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}));
   const auto balance = [&](const Decision& decision, double n) {
-    double sum = 0;
-    for (std::size_t i = 0; i < 4; ++i) sum += decision.picks[i] / n * decision.probs[i] / n;
-    return 4 * sum;
+    return balance_of(decision.picks.data(), decision.probs.data(), 4, n, 1).value;
   };
   autograd::TokenRows rows;
   rows.starts = {0, 4};
@@ -282,7 +282,7 @@ TEST_F(MocOperations, BalanceOfKnownScores) {
   const auto slot = std::make_shared<GradSlot>();
   Tape tape;
   const Groups all = make_groups(*device_, rows, Scope::microbatch, Tokens::all);
-  const auto decided = route(&tape, {.top_k = 1}, x, gate, all, nullptr, {slot, 0}).decision;
+  const auto decided = route(&tape, {.top_k = 1}, x, gate, all, {}, {slot, 0}).decision;
   EXPECT_EQ(decided->picks, (std::vector<double>{2, 1, 1, 0}));
   EXPECT_NEAR(balance(*decided, 4), 1.228867, 2e-6);
   slot->add(matrix({1, 4}, {.5f, .25f, .25f, 0}));  // L f / N
@@ -290,19 +290,46 @@ TEST_F(MocOperations, BalanceOfKnownScores) {
   const std::vector<float> gradient = to_host(x.slot->grad());
   expect_close({gradient.begin(), gradient.begin() + 4}, {.068460, -.014799, -.014799, -.038863},
                2e-6, "gradient of the first token");
+  // The mean of the terms of both halves is not the term of the whole.
+  const auto half = [&](std::int64_t first) {
+    autograd::TokenRows two;
+    two.starts = {0, 2};
+    two.prompts = {{0, 2}};
+    const Groups both = make_groups(*device_, two, Scope::microbatch, Tokens::all);
+    const Var x2(x.value.slice_rows(first, 2));
+    return balance(*route(nullptr, {.top_k = 1}, x2, gate, both, {}, {}).decision, 2);
+  };
+  EXPECT_NEAR(half(0), 1.457734, 2e-6);
+  EXPECT_NEAR(half(2), 1.563610, 2e-6);
   const Groups three = make_groups(*device_, rows, Scope::microbatch, Tokens::prompt);
-  EXPECT_NEAR(balance(*route(nullptr, {.top_k = 1}, x, gate, three, nullptr, {}).decision, 3),
-              1.541981, 2e-6);
+  EXPECT_NEAR(balance(*route(nullptr, {.top_k = 1}, x, gate, three, {}, {}).decision, 3), 1.541981,
+              2e-6);
+}
+
+// The gradient of 2.5 times the weight of the best of three. A softmax over the one kept score is
+// constant.
+TEST_F(MocOperations, GradientOfTheOnlyWeight) {
+  const double scores[] = {.3, -.2, .9}, none[] = {0, 0, 0};
+  const auto gradient = [&](SoftmaxOrder order) {
+    const Choice choice = choose({.top_k = 1, .softmax = order}, 3, {scores, none, none, 1});
+    EXPECT_EQ(choice.experts, std::vector<int>{2});
+    EXPECT_NEAR(choice.weights[0], order == SoftmaxOrder::softmax_topk ? .5314 : 1, 5e-5);
+    return score_gradient(order, choice, {2.5});
+  };
+  EXPECT_EQ(gradient(SoftmaxOrder::topk_softmax), (Doubles{0, 0, 0}));
+  const Doubles passed = gradient(SoftmaxOrder::softmax_topk);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(passed[i], (Doubles{-.3875, -.2350, .6225})[i], 5e-5) << i;  // to four digits
 }
 
 TEST_F(MocOperations, EqualScoresGoToTheFirst) {
-  const float scores[] = {3, 2, 3, 2, 1, 1}, none[] = {0, 0, 0, 0, 0, 0};
+  const double scores[] = {3, 2, 3, 2, 1, 1}, none[] = {0, 0, 0, 0, 0, 0};
   EXPECT_EQ(choose({.top_k = 3}, 6, {scores, none, none, 1}).experts, (std::vector<int>{0, 2, 1}));
-  const float votes[] = {1, 2, 2, 0, 2, 0}, probs[] = {0, .5f, .75f, 0, .5f, 9};
+  const double votes[] = {1, 2, 2, 0, 2, 0}, probs[] = {0, .5, .75, 0, .5, 9};
   EXPECT_EQ(
       choose({.top_k = 3, .aggregate = Aggregate::mode}, 6, {scores, probs, votes, 1}).experts,
       (std::vector<int>{2, 1, 4}));
-  const float broken[] = {NAN, 2, NAN, 3, 1, 1};
+  const double broken[] = {NAN, 2, NAN, 3, 1, 1};
   EXPECT_EQ(choose({.top_k = 2}, 6, {broken, none, none, 1}).experts, (std::vector<int>{3, 1}));
 }
 
@@ -311,11 +338,25 @@ TEST_F(MocOperations, ReplayKeepsTheDecision) {
   const Groups g = groups(*device_, Scope::sequence, Tokens::all);
   const Input x = random_input({kRows, kWidth}, 2), gate = gate_input();
   const Var vx(matrix(x.shape, narrow(x.values))), vg(matrix(gate.shape, narrow(gate.values)));
-  const auto first = route(nullptr, {.top_k = 2}, vx, vg, g, nullptr, {});
+  const auto first = route(nullptr, {.top_k = 2}, vx, vg, g, {}, {});
   const Var other(matrix(x.shape, narrow(random_input({kRows, kWidth}, 77).values)));
-  const auto again = route(nullptr, {.top_k = 2}, other, vg, g, nullptr, {}, first.decision);
+  const auto again = route(nullptr, {.top_k = 2}, other, vg, g, {}, {}, first.decision);
   EXPECT_EQ(again.decision, first.decision);
   EXPECT_EQ(to_host(again.weights.value), to_host(first.weights.value));
+}
+
+// Two rows of three: their mean is (3, 0), and the second token has 4 of its 6.
+TEST_F(MocOperations, LargestPartOfAToken) {
+  autograd::TokenRows rows;
+  rows.starts = {0, 3};
+  rows.prompts = {{0, 2}};
+  const Tensor states = matrix({3, 2}, {2, 1, 4, -1, 100, 7});
+  const auto part = [&](Tokens tokens) {
+    return methods::moc::largest_part(states,
+                                      make_groups(*device_, rows, Scope::microbatch, tokens));
+  };
+  EXPECT_NEAR(part(Tokens::prompt), 4.0 / 6, 1e-12);
+  EXPECT_NEAR(part(Tokens::all), (106.0 * 100 + 7 * 7) / (106.0 * 106 + 7 * 7), 1e-12);
 }
 
 TEST(MocUsage, Summaries) {

@@ -1,5 +1,5 @@
 // Adapters on frozen golden models, on every grid of this rank count: outputs, gradients and three
-// AdamW steps as peft (and, for Parallel Control and LoReFT, plain PyTorch) computed them.
+// AdamW steps as peft (and, for Parallel Control, LoReFT and MoLEx, plain PyTorch) computed them.
 
 #include <cmath>
 #include <cstdlib>
@@ -52,6 +52,8 @@ std::vector<Case> cases() {
       for (const char* adapter : {"lora", "dora", "vera"}) add(model, adapter, recompute);
     for (const char* method : {"control", "loreft_tied", "loreft_split"})
       add("llama", method, recompute);
+    // One stage, and replicas would each choose for their own rows.
+    all.push_back({"llama", "molex", {.tp = ranks}, recompute});
   }
   return all;
 }
@@ -89,6 +91,7 @@ std::string folder_of(const std::string& model, const std::string& adapter) {
   if (adapter == "control") return test::golden("methods/parallel_control-llama-both");
   if (adapter == "loreft_tied") return test::golden("methods/loreft-llama-tied");
   if (adapter == "loreft_split") return test::golden("methods/loreft-llama-split");
+  if (adapter == "molex") return test::golden("methods/molex-llama");
   return model + "/adapter-" + adapter;
 }
 
@@ -186,6 +189,14 @@ TEST_P(AdapterParity, OutputsLossAndGradients) {
   EXPECT_EQ(compared, gradients.tensors().size());
 }
 
+// What is left of the loss beside the cross-entropy.
+void expect_balance(const Engine& engine, double expected) {
+  ASSERT_EQ(engine.state_terms().size(), 1u);
+  const methods::StateTerm& term = engine.state_terms().front();
+  EXPECT_EQ(term.name, "molex_balance");
+  EXPECT_NEAR(term.sum / term.count, expected, 2e-5 * expected);
+}
+
 TEST_P(AdapterParity, ThreeAdamWSteps) {
   const auto& train = expected_.at("train");
   const auto& norms = train.at(control_ ? "grad_norms" : "grad_norms_before_clip");
@@ -199,6 +210,7 @@ TEST_P(AdapterParity, ThreeAdamWSteps) {
     const double expected = train.at("losses").at(step);
     EXPECT_NEAR(sums.cross_entropy / static_cast<double>(sums.tokens), expected, 2e-5 * expected)
         << step;
+    if (GetParam().adapter == "molex") expect_balance(*engine_, train.at("balances").at(step));
     if (step == 3) break;
     const double gradient_norm = engine_->optimizer().gradient_norm(grid_);
     const double expected_norm = norms.at(step);

@@ -2,95 +2,48 @@
 // gradients on every grid of this rank count as on one rank; a fresh one is the frozen model; and
 // decoding keeps what the prompt decided.
 
-#include <cmath>
 #include <gtest/gtest.h>
 
-#include "../mpi_main.h"
 #include "generate/generator.h"
-#include "tests/train/small_distillation.h"
-#include "train/probe.h"
+#include "tests/train/golden_step.h"
 
 namespace fathom::train {
 namespace {
 
 namespace moc = methods::moc;
-
-const std::string kModel = std::string(FATHOM_TEST_DATA) + "/golden/models/llama";
-
-struct Trained {
-  double loss = 0, balance = 0, norm = 0;
-  std::map<std::string, WholeTensor> gradients;  ///< on the world's rank 0
-};
+using golden_step::expect_same;
+using golden_step::Trained;
+using moc::BalanceScope;
 
 class MocGrid : public ::testing::TestWithParam<comm::GridShape> {
  protected:
-  TrainConfig config(const moc::Spec& spec, const comm::GridShape& grid) {
-    TrainConfig config;
-    config.model.path = kModel;
+  static TrainConfig config(const moc::Spec& spec, const comm::GridShape& grid) {
+    TrainConfig config = golden_step::config(grid);
     config.moc = spec;
-    config.grid.tp = grid.tp;
-    config.grid.pp = grid.pp;
-    config.grid.dp = grid.dp;
-    config.loss.chunk_rows = 16;
     return config;
   }
 
-  // Rows of the golden batch as four unlike micro-batches; the third has nothing to learn from.
-  std::vector<data::MicroBatch> micro_batches() {
-    const PaddedBatch batch = read_padded_batch(kModel + "/inputs.safetensors");
-    const data::MicroBatch whole = data::from_padded(batch.ids, batch.mask, batch.labels,
-                                                     batch.rows, batch.length, small::kVocab);
-    std::vector<data::MicroBatch> all = {data::slice(whole, 0, 2), data::slice(whole, 2, 3),
-                                         data::slice(whole, 1, 2), data::slice(whole, 1, 3)};
-    std::fill(all[2].labels.begin(), all[2].labels.end(), data::kNoLabel);
-    all[2].label_tokens = 0;
+  // Controls that do something: B is zero at first.
+  static void disturb(Engine& engine) { golden_step::randomise(engine, "moc.layers.", 0.3); }
+
+  // Four sequences, of which the last has nothing to learn from, in equal shares.
+  static std::vector<data::MicroBatch> shares(int count) {
+    std::vector<data::MicroBatch> all(static_cast<std::size_t>(count));
+    std::int32_t next = 7;
+    for (int s = 0; s < 4; ++s) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(5 + 4 * s));
+      for (std::int32_t& id : ids) id = next = (next * 37 + 11) % small::kVocab;
+      const auto prompt = static_cast<std::int32_t>(s == 3 ? ids.size() : 3);
+      data::append(all[static_cast<std::size_t>(s * count / 4)], {ids, prompt}, 0, s);
+    }
     return all;
   }
 
-  // Controls that do something: B is zero at first.
-  void disturb(Engine& engine) {
-    for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
-      if (!parameter.name.starts_with("method.moc.layers.")) continue;
-      model::Parameter random = parameter;
-      random.init_bound = 0.3;
-      for (const model::Piece& piece : parameter.pieces) {
-        std::vector<float> values(static_cast<std::size_t>(piece.rows * piece.columns));
-        model::RandomWeights(5).read(random, piece, values.data());
-        model::piece_from_host(parameter, parameter.value, piece, values);
-      }
-    }
-    engine.weights_changed();
-  }
-
   Trained train(comm::Communicator& world, const moc::Spec& spec, const comm::GridShape& shape,
-                Recompute recompute) {
-    comm::ProcessGrid grid(world, shape);
+                Recompute recompute, const std::vector<data::MicroBatch>& all) {
     TrainConfig asked = config(spec, shape);
     asked.memory.recompute = recompute;
-    Engine engine(*device_, grid, asked, make_engine_plan(asked), true);
-    engine.load_initial_weights();
-    disturb(engine);
-    data::BatchCounts counts;
-    const auto all = micro_batches();
-    for (const data::MicroBatch& batch : all) counts += data::count(batch);
-    const data::Share share = data::share_of(4, grid.place().dp, shape.dp);
-    std::vector<data::MicroBatch> slots(static_cast<std::size_t>(share.slots));
-    for (std::int64_t j = share.begin; j < share.end; ++j)
-      slots[static_cast<std::size_t>(j - share.begin)] = all[static_cast<std::size_t>(j)];
-    Trained result;
-    const auto sums = engine.forward_backward(std::move(slots), data::RoleCounts(counts), 0);
-    result.loss = sums.cross_entropy / static_cast<double>(sums.tokens);
-    const methods::StateTerm& term = engine.state_terms().at(0);
-    EXPECT_EQ(term.count, 3);
-    result.balance = term.sum / term.count;
-    result.norm = engine.optimizer().gradient_norm(grid);
-    std::vector<Fragment> fragments;
-    if (grid.place().dp == 0)
-      for (const model::Parameter& parameter : engine.student().parameters().parameters())
-        if (parameter.trainable())
-          append_fragments(parameter, parameter.grad(), parameter.name, fragments);
-    result.gradients = collect(world, fragments);
-    return result;
+    return golden_step::train(world, *device_, asked, disturb, all);
   }
 
   std::unique_ptr<Device> device_ = make_cpu_device(std::size_t{1} << 28);
@@ -111,23 +64,49 @@ TEST_P(MocGrid, SameLossAndGradientsAsOnOneRank) {
         .balance = 2}})
     for (const Recompute recompute : {Recompute::none, Recompute::block}) {
       const auto alone = comm::self_communicator();
-      const Trained one = train(*alone, spec, {}, Recompute::none);
-      const Trained here = train(test::world(), spec, GetParam(), recompute);
-      EXPECT_NEAR(here.loss, one.loss, 1e-5 * one.loss);
-      EXPECT_NEAR(here.balance, one.balance, 1e-5 * one.balance);
-      EXPECT_NEAR(here.norm, one.norm, 1e-5 * one.norm);
-      if (test::world().rank() != 0) continue;
-      ASSERT_EQ(here.gradients.size(), one.gradients.size());
-      for (const auto& [name, tensor] : one.gradients) {
-        const std::vector<float>& ours = here.gradients.at(name).values;
-        double difference = 0, size = 0;
-        for (std::size_t i = 0; i < ours.size(); ++i) {
-          difference += std::pow(static_cast<double>(ours[i]) - tensor.values[i], 2);
-          size += std::pow(static_cast<double>(tensor.values[i]), 2);
-        }
-        EXPECT_LT(std::sqrt(difference), 1e-5 * std::sqrt(size) + 1e-6 * one.norm) << name;
-      }
+      expect_same(
+          train(test::world(), spec, GetParam(), recompute, golden_step::unlike_micro_batches()),
+          train(*alone, spec, {}, Recompute::none, golden_step::unlike_micro_batches()));
     }
+}
+
+// The whole step decides, whichever replicas have its sequences.
+TEST_P(MocGrid, AStepThatDecidesTogether) {
+  const moc::Spec mean{.enabled = true,
+                       .rank = 3,
+                       .alpha = 0.6,
+                       .top_k = 2,
+                       .scope = moc::Scope::global,
+                       .gate_input = moc::GateInput::rmsnorm,
+                       .balance = 2,
+                       .balance_scope = BalanceScope::global};
+  moc::Spec votes = mean;
+  votes.softmax = moc::SoftmaxOrder::softmax_topk;
+  votes.aggregate = moc::Aggregate::mode;
+  votes.gate_input = moc::GateInput::raw;
+  for (const moc::Spec& spec : {mean, votes})
+    for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+      const auto alone = comm::self_communicator();
+      expect_same(train(test::world(), spec, GetParam(), recompute, shares(GetParam().dp)),
+                  train(*alone, spec, {}, Recompute::none, shares(1)));
+    }
+}
+
+// A gate that learns from the balance alone learns the same however the task's loss is averaged.
+TEST_P(MocGrid, TheBalanceHasItsOwnDenominator) {
+  const auto gate = [&](Normalise normalise) {
+    TrainConfig asked = config({.enabled = true, .rank = 3, .top_k = 1, .balance = 2}, GetParam());
+    asked.loss.normalise = normalise;
+    return golden_step::train(test::world(), *device_, asked, disturb,
+                              golden_step::unlike_micro_batches())
+        .gradients;
+  };
+  const auto tokens = gate(Normalise::tokens), sequences = gate(Normalise::sequences);
+  if (test::world().rank() != 0) return;
+  EXPECT_EQ(tokens.at("method.moc.gate.weight").values,
+            sequences.at("method.moc.gate.weight").values);
+  EXPECT_NE(tokens.at("method.moc.layers.0.mlp.B").values,
+            sequences.at("method.moc.layers.0.mlp.B").values);
 }
 
 TEST_P(MocGrid, AFreshOneIsTheFrozenModel) {
@@ -140,7 +119,7 @@ TEST_P(MocGrid, AFreshOneIsTheFrozenModel) {
     engine.work().tap = [&](int, std::int64_t, const autograd::Var& state) {
       seen.push_back(to_host(state.value));
     };
-    engine.evaluate({micro_batches()[0]});
+    engine.evaluate({golden_step::unlike_micro_batches()[0]});
     return seen;
   };
   EXPECT_EQ(states({.enabled = true}), states({}));

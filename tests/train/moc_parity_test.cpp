@@ -94,6 +94,7 @@ moc::Spec spec_of(const json& options) {
   if (options.at("aggregate") == "mode") spec.aggregate = moc::Aggregate::mode;
   if (options.at("scope") == "sequence") spec.scope = moc::Scope::sequence;
   spec.balance = options.at("balance");
+  spec.gate_decay = true;  // as the golden optimizer, which decays everything
   return spec;
 }
 

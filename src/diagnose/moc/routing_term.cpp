@@ -19,7 +19,7 @@ Matrix weight_gradients(const methods::moc::Spec& spec, const Choice& choice,
   for (std::int64_t j = 0; j < k; ++j) {
     std::vector<double> one(choice.experts.size(), 0.0);
     one[static_cast<std::size_t>(j)] = 1;
-    const std::vector<double> scores = methods::moc::score_gradient(spec.softmax, choice, one);
+    const std::vector<double> scores = methods::routing::score_gradient(spec.softmax, choice, one);
     for (std::int64_t c = 0; c < hidden; ++c)
       for (std::int64_t e = 0; e < experts; ++e)
         result.at(j, c) += static_cast<double>(gate[static_cast<std::size_t>(c * experts + e)]) *

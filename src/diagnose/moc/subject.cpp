@@ -37,16 +37,21 @@ std::unique_ptr<model::StageExtension> Subject::make_method(const std::string& a
                                                             const std::string& origin) {
   if (!moc.empty()) {
     moc_spec_ = methods::moc::parse_spec(moc, origin);
+    require(moc_spec_.gate_input == methods::moc::GateInput::raw, ErrorKind::config, origin,
+            ": moc.gate_input = rmsnorm: the routing's part of a Jacobian is worked out for gates "
+            "that score the states themselves");
     auto method = std::make_unique<methods::moc::MixtureOfControl>(
-        moc_spec_, model_, std::vector<std::int64_t>{model_.layers}, nullptr);
+        moc_spec_, model_, std::vector<std::int64_t>{model_.layers}, nullptr, nullptr);
     moc_ = method.get();
     return method;
   }
   if (adapter.empty()) return nullptr;
   const auto spec = methods::adapters::parse_adapter_config(adapter, origin);
-  require(spec.kind != methods::adapters::Kind::loreft, ErrorKind::config, origin,
-          ": LoReFT changes states behind whole blocks, and here sites are compared, each by what "
-          "it adds to the residual stream");
+  using methods::adapters::Kind;
+  require(spec.kind != Kind::loreft && spec.kind != Kind::molex, ErrorKind::config, origin, ": ",
+          methods::adapters::to_string(spec.kind),
+          " changes states behind whole blocks, and here sites are compared, each by what it adds "
+          "to the residual stream");
   return methods::adapters::make_extension(methods::adapters::resolve(spec, model_), model_);
 }
 
@@ -55,8 +60,8 @@ Passage Subject::begin(const data::MicroBatch& batch) {
   Passage passage;
   passage.pass.rows = train::upload(device(), batch).tokens;
   if (moc_ != nullptr)
-    passage.groups = methods::moc::make_groups(device(), *passage.pass.rows, moc_spec_.eval_scope,
-                                               moc_spec_.tokens);
+    passage.groups = methods::routing::make_groups(device(), *passage.pass.rows,
+                                                   moc_spec_.eval_scope, moc_spec_.tokens);
   passage.pass.state = extension_->begin_pass(passage.pass, {});
   return passage;
 }

@@ -43,6 +43,8 @@ const std::set<std::string> kUnderstood = {"peft_type",
                                            "prefix",
                                            "suffix",
                                            "tied",
+                                           "own_share",
+                                           "balance",
                                            "ensure_weight_tying",
                                            "runtime_config",
                                            "lora_ga_config",
@@ -113,6 +115,8 @@ class Reader {
 
 void read_state_kind(const Reader& reader, AdapterSpec& spec) {
   const auto sites = reader.get<std::string>("sites", "both");
+  if (sites != "attention" && sites != "mlp" && sites != "both")
+    reader.refuse("sites", "is none of attention, mlp and both");
   spec.sites = sites == "attention" ? Sites::attention : sites == "mlp" ? Sites::mlp : Sites::both;
   spec.control_scale = reader.get("alpha", spec.control_scale);
   spec.prefix = reader.get("prefix", spec.prefix);
@@ -158,13 +162,21 @@ AdapterSpec parse_adapter_config(const std::string& text, const std::string& ori
     spec.dropout = reader.get("vera_dropout", 0.0);
     spec.d_initial = reader.get("d_initial", 0.1);
     spec.rank = reader.get("r", 256);
+  } else if (type == "MOLEX") {
+    spec.kind = Kind::molex;
+    spec.alpha = reader.get("lora_alpha", spec.alpha);
+    spec.rslora = reader.get("use_rslora", false);
+    spec.dropout = reader.get("lora_dropout", 0.0);
+    spec.rank = reader.get("r", 8);
+    spec.own_share = reader.get("own_share", spec.own_share);
+    spec.balance = reader.get("balance", spec.balance);
   } else if (type == "PARALLEL_CONTROL" || type == "LOREFT") {
     spec.kind = type == "LOREFT" ? Kind::loreft : Kind::parallel_control;
     spec.rank = reader.get("r", 8);
     read_state_kind(reader, spec);
   } else {
     fail(ErrorKind::data, origin, ": peft_type = '", type,
-         "' is not supported; LORA, VERA, PARALLEL_CONTROL and LOREFT are");
+         "' is not supported; LORA, VERA, PARALLEL_CONTROL, LOREFT and MOLEX are");
   }
   require(spec.rank > 0, ErrorKind::data, origin, ": r = ", spec.rank, " is no rank");
   spec.targets = reader.targets();
@@ -176,9 +188,13 @@ std::string adapter_config(const AdapterSpec& spec, const model::ModelSpec& mode
                            const std::string& base) {
   json config = common(spec, model, base);
   switch (spec.kind) {
+    case Kind::molex:
+      config["own_share"] = spec.own_share;
+      config["balance"] = spec.balance;
+      [[fallthrough]];
     case Kind::lora:
     case Kind::dora:
-      config["peft_type"] = "LORA";
+      config["peft_type"] = spec.kind == Kind::molex ? "MOLEX" : "LORA";
       config["use_dora"] = spec.kind == Kind::dora;
       config["use_rslora"] = spec.rslora;
       // peft's own files hold whole numbers as integers.

@@ -5,6 +5,7 @@
 
 #include "methods/adapters/linear_adapters.h"
 #include "methods/adapters/loreft.h"
+#include "methods/adapters/molex.h"
 #include "methods/adapters/parallel_control.h"
 #include "methods/adapters/parameter_names.h"
 #include "methods/adapters/targets.h"
@@ -98,6 +99,7 @@ class Adapters : public model::StageExtension {
 std::unique_ptr<model::StageExtension> make_extension(const AdapterSpec& spec,
                                                       const model::ModelSpec& model) {
   if (spec.kind == Kind::none) return nullptr;
+  if (spec.kind == Kind::molex) return make_layer_mixture(spec, model);
   return std::make_unique<Adapters>(spec, model);
 }
 

@@ -15,7 +15,7 @@ using ReadTensor = std::function<std::vector<float>(const std::string& parameter
 
 /// Whether the adapter can become a part of the weights: what acts on states cannot.
 inline bool mergeable(const AdapterSpec& spec) {
-  return spec.on_linear_layers();
+  return spec.on_linear_layers() && spec.kind != Kind::molex;
 }
 
 /// Puts a targeted module's adapter into its weight, [outputs, inputs] or, for GPT-2, [inputs,

@@ -88,6 +88,8 @@ const char* to_string(Kind kind) {
       return "loreft";
     case Kind::parallel_control:
       return "parallel_control";
+    case Kind::molex:
+      return "molex";
   }
   return "?";
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "methods/adapters/molex.h"
 #include "methods/adapters/parameter_names.h"
 #include "methods/adapters/targets.h"
 #include "model/family.h"
@@ -29,6 +30,9 @@ void add_linear(const AdapterSpec& spec, const model::ModelSpec& model,
     add(".lora_B.weight", {module.outputs, r});
     if (spec.kind == Kind::dora) add(".lora_magnitude_vector", {module.outputs});
   }
+  if (spec.kind == Kind::molex)
+    for (std::int64_t layer = 0; layer < model.layers; ++layer)
+      all.push_back({molex_gate_name(model, layer), {model.hidden, model.layers}, layer});
   if (spec.kind != Kind::vera) return;
   all.push_back({kVeraA, {r, inputs}, -1, false});
   all.push_back({kVeraB, {outputs, r}, -1, false});

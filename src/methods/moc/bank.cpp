@@ -56,6 +56,7 @@ void Bank::gather(const Tensor& own, const Tensor& all) {
   }
   KernelScope scope(own.device());
   pp_->all_gather(mine.ptr<float>(), mine.bytes(), all.ptr<float>());
+  bytes_received_ += static_cast<std::int64_t>(all.bytes() - mine.bytes());
 }
 
 void Bank::return_gradients() {
@@ -72,13 +73,11 @@ void Bank::return_gradients(const Var& own, const Tensor& all) {
     pp_->reduce_scatter(all.ptr<float>(), mine.ptr<float>(),
                         static_cast<std::size_t>(mine.elements()));
   }
+  // Of this stage's part, one from every other.
+  bytes_received_ += static_cast<std::int64_t>(mine.bytes()) * (pp_->size() - 1);
   kernels::accumulate(mine.slice_rows(0, own.value.rows()),
                       own.slot->sum_target(all.device(), own.value.shape()));
   kernels::fill(all, 0.0f);
-}
-
-std::int64_t Bank::bytes_received() const {
-  return alone() ? 0 : exchange_bytes(pp_->size(), most_, rank_, hidden_);
 }
 
 std::int64_t exchange_bytes(std::int64_t stages, std::int64_t most_layers, std::int64_t rank,

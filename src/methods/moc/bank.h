@@ -30,9 +30,8 @@ class Bank {
   /// For operations: valid once gather() has run.
   const Experts& experts() const { return experts_; }
 
-  /// Bytes that this rank receives in one gather(), and again in one return_gradients() of an
-  /// exchange that moves each once.
-  std::int64_t bytes_received() const;
+  /// Bytes of other stages' values and gradients that have come here so far.
+  std::int64_t bytes_received() const { return bytes_received_; }
 
  private:
   bool alone() const { return pp_ == nullptr; }
@@ -45,11 +44,12 @@ class Bank {
   std::int64_t rank_, hidden_;
   std::int64_t layers_here_ = 0;
   bool trained_ = false;
+  std::int64_t bytes_received_ = 0;
   Experts experts_;
 };
 
-/// Bytes of such an exchange that a rank receives, for so many layers on the largest of `stages`
-/// stages.
+/// Bytes that a rank receives in one gather(), and again in one return_gradients(), for so many
+/// layers on the largest of `stages` stages.
 std::int64_t exchange_bytes(std::int64_t stages, std::int64_t most_layers, std::int64_t rank,
                             std::int64_t hidden);
 

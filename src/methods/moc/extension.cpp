@@ -3,7 +3,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "autograd/operations.h"
 #include "core/parameter_names.h"
+#include "methods/moc/dominance.h"
 
 namespace fathom::methods::moc {
 
@@ -11,10 +13,13 @@ using autograd::GradSlot;
 using autograd::Tape;
 using autograd::Var;
 using model::BlockSite;
+using routing::make_groups;
+using routing::route;
 
 namespace {
 
 constexpr double kGateStd = 0.02;
+constexpr float kNormEpsilon = 1e-6f;
 
 std::size_t index(BlockSite site) {
   return site == BlockSite::attention ? 0 : 1;
@@ -74,11 +79,12 @@ struct MixtureOfControl::Decoding : model::PassState {
 
 MixtureOfControl::MixtureOfControl(const Spec& spec, const model::ModelSpec& model,
                                    const std::vector<std::int64_t>& layer_counts,
-                                   comm::Communicator* pp)
+                                   comm::Communicator* pp, comm::Communicator* dp)
     : spec_(spec),
       model_(model),
       layer_counts_(layer_counts),
       pp_(pp),
+      dp_(dp),
       usage_(spec.site_count(), model.layers) {
   require(spec.top_k <= model.layers, ErrorKind::config, "moc.top_k = ", spec.top_k,
           ": the model has ", model.layers, " layers, which are the experts");
@@ -102,6 +108,7 @@ void MixtureOfControl::begin(Device& device, const model::StagePlan& plan, comm:
     auto part = model::whole_part(gate_name(site), shape, plan.has_embedding && first_rank);
     part.sharing = model::Sharing::stages;
     part.init_std = kGateStd;
+    part.decay = spec_.gate_decay;
     parameters.declare(&var, shape, {std::move(part)});
   };
   if (spec_.gate == Gate::shared) declare_gate(gates_[0], nullptr);
@@ -120,6 +127,9 @@ void MixtureOfControl::begin(Device& device, const model::StagePlan& plan, comm:
     parameters.declare(&bank.b, {layers * hidden, rank}, std::move(b));
   }
   parameters.mark_bucket();
+  if (spec_.gate_input == GateInput::rmsnorm)
+    unit_ = Var(Tensor::from_host(device, {hidden},
+                                  std::vector<float>(static_cast<std::size_t>(hidden), 1.0f)));
 }
 
 std::unique_ptr<model::ResidualControl> MixtureOfControl::control(std::int64_t layer,
@@ -135,23 +145,29 @@ const Experts& MixtureOfControl::experts(BlockSite site) const {
 }
 
 void MixtureOfControl::weights_changed() {
-  for (auto& bank : banks_) {
-    if (!bank) continue;
-    bank->gather();
-    bytes_received_ += bank->bytes_received();
-  }
+  for (auto& bank : banks_)
+    if (bank) bank->gather();
 }
 
 void MixtureOfControl::finish_gradients() {
-  for (auto& bank : banks_) {
-    if (!bank) continue;
-    bank->return_gradients();
-    bytes_received_ += bank->bytes_received();
-  }
+  for (auto& bank : banks_)
+    if (bank) bank->return_gradients();
+}
+
+std::int64_t MixtureOfControl::bytes_received() const {
+  std::int64_t bytes = 0;
+  for (const auto& bank : banks_)
+    if (bank) bytes += bank->bytes_received();
+  return bytes;
+}
+
+std::vector<model::LossTerm> MixtureOfControl::terms() const {
+  if (spec_.balance == 0) return {};
+  return {{"moc_balance", spec_.balance, balance_sum_, static_cast<double>(balanced_)}};
 }
 
 void MixtureOfControl::begin_step(std::int64_t micro_batches) {
-  micro_batches_ = micro_batches;
+  balanced_ = spec_.balance_scope == BalanceScope::global ? 1 : micro_batches;
   balance_sum_ = 0;
   usage_.clear();
 }
@@ -183,6 +199,12 @@ std::shared_ptr<model::PassState> MixtureOfControl::begin_pass(const model::Pass
   return routing;
 }
 
+// What the gates score.
+Var MixtureOfControl::scored(Tape* tape, const Var& state) const {
+  if (spec_.gate_input == GateInput::raw) return state;
+  return autograd::norm(tape, kernels::NormKind::rms, kNormEpsilon, state, unit_, {});
+}
+
 Var MixtureOfControl::apply(std::int64_t layer, BlockSite site, const model::Pass& pass, Tape* tape,
                             const Var& state, const Var& sum) {
   if (pass.attend) return decode(layer, site, pass, state, sum);
@@ -191,7 +213,9 @@ Var MixtureOfControl::apply(std::int64_t layer, BlockSite site, const model::Pas
   const std::size_t gate = gate_of(site);
   const std::int64_t first = static_cast<std::int64_t>(gate) * model_.layers;
   std::shared_ptr<const Decision>& decision = routing->decisions[{layer, index(site)}];
-  const Routed routed = route(tape, spec_, state, gates_[gate], routing->groups, tp_,
+  comm::Communicator* dp = routing->training && spec_.scope == Scope::global ? dp_ : nullptr;
+  const Var input = scored(tape, state);
+  const Routed routed = route(tape, spec_.rule(), input, gates_[gate], routing->groups, {tp_, dp},
                               {routing->probs_gradient, first}, decision);
   if (!decision) {
     decision = routed.decision;
@@ -203,6 +227,9 @@ Var MixtureOfControl::apply(std::int64_t layer, BlockSite site, const model::Pas
     const std::int64_t row = spec_.site_count() == 2 ? static_cast<std::int64_t>(index(site)) : 0;
     if (routing->training)
       for (const Choice& choice : decision->groups) usage_.add(row, layer, choice.experts);
+    if (routing->training && largest_token_part)
+      largest_token_part =
+          std::max(*largest_token_part, largest_part(input.value, routing->groups));
   }
   return moc::control(tape, sum, state, banks_[index(site)]->experts(), static_cast<int>(layer),
                       static_cast<float>(spec_.alpha), routing->groups, routed);
@@ -212,7 +239,7 @@ std::vector<Var> MixtureOfControl::end_pass(const model::Pass& pass, bool superv
   if (spec_.balance == 0) return {};
   const auto& routing = dynamic_cast<const Routing&>(*pass.state);
   if (last_stage_) {
-    if (supervised) add_balance(routing);
+    if (supervised || spec_.balance_scope == BalanceScope::global) add_balance(routing);
     return {};
   }
   const Shape shape{1, spec_.gate_count() * model_.layers};
@@ -222,15 +249,24 @@ std::vector<Var> MixtureOfControl::end_pass(const model::Pass& pass, bool superv
 
 void MixtureOfControl::add_balance(const Routing& routing) {
   const double sites = spec_.site_count() / spec_.gate_count();  // that share a gate
-  const auto experts = static_cast<double>(model_.layers);
-  const double tokens = routing.groups.tokens() * experts * sites;  // layers and sites pool theirs
-  const double picked = tokens * spec_.top_k, gates = spec_.gate_count();
-  const double scale = spec_.balance / static_cast<double>(micro_batches_);
+  const int experts = static_cast<int>(model_.layers);
+  std::vector<double> picks = routing.picks;
+  // Layers and sites pool their tokens.
+  double tokens = routing.groups.tokens() * experts * sites;
+  if (dp_ != nullptr && spec_.balance_scope == BalanceScope::global) {
+    dp_->all_reduce(picks.data(), picks.size(), comm::ReduceOp::sum);
+    dp_->all_reduce(&tokens, 1, comm::ReduceOp::sum);
+  }
+  const double gates = spec_.gate_count();
+  const double scale = spec_.balance / static_cast<double>(balanced_) / gates;
   std::vector<float> gradient;
-  for (std::size_t i = 0; i < routing.picks.size(); ++i) {
-    const double share = routing.picks[i] / picked;
-    balance_sum_ += experts * share * routing.probs[i] / tokens / gates;
-    gradient.push_back(static_cast<float>(scale * experts * share / tokens / gates));
+  for (int gate = 0; gate < spec_.gate_count(); ++gate) {
+    const routing::Balance balance =
+        routing::balance_of(picks.data() + gate * experts, routing.probs.data() + gate * experts,
+                            experts, tokens, spec_.top_k);
+    balance_sum_ += balance.value / gates;
+    for (const double value : balance.gradient)
+      gradient.push_back(static_cast<float>(scale * value));
   }
   const auto width = static_cast<std::int64_t>(gradient.size());
   routing.probs_gradient->add(Tensor::from_host(*device_, {1, width}, gradient));
@@ -255,7 +291,8 @@ Var MixtureOfControl::decode(std::int64_t layer, BlockSite site, const model::Pa
     only.prompts = rows.prompts;
     const Groups groups = make_groups(*device_, only, Scope::sequence, Tokens::all);
     const Var states(state.value.slice_rows(0, groups.rows()));
-    const Routed routed = route(nullptr, spec_, states, gates_[gate_of(site)], groups, tp_, {});
+    const Routed routed = route(nullptr, spec_.rule(), scored(nullptr, states),
+                                gates_[gate_of(site)], groups, {tp_, nullptr}, {});
     for (std::size_t p = 0; p < prompts; ++p)
       choices[pass.slots.at(p)] = routed.decision->groups[p];
   }

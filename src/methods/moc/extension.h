@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "methods/moc/bank.h"
+#include "methods/moc/spec.h"
 #include "methods/moc/usage.h"
 #include "model/seams.h"
 #include "model/spec.h"
@@ -20,22 +21,23 @@ std::string control_name(std::int64_t layer, model::BlockSite site, char matrix)
 
 /// Mixture of control on one stage: controls of its layers, the bank of all layers' and the gates.
 /// A control is computed whole on every tensor rank. The balance term of a micro-batch is
-/// L sum_i f_i P_i for each gate, with f_i the share of its tokens' picks that fell on expert i (no
-/// gradient) and P_i their mean softmax, over all layers and sites of the gate; the mean over
-/// gates, then over the step's supervised micro-batches. Its sums travel with the micro-batch and
-/// the last stage evaluates it.
+/// routing::balance_of over all layers and sites of each gate, the mean over gates, then over the
+/// step's supervised micro-batches (or one for the whole step). Its sums travel with the
+/// micro-batch and the last stage evaluates it.
 class MixtureOfControl : public model::StageExtension {
  public:
-  /// `layer_counts` are the layers of each stage; `pp` may be null for one stage. Throws
-  /// Error(config) if the model has fewer layers than a token picks.
+  /// `layer_counts` are the layers of each stage; `pp` may be null for one stage, `dp` for one
+  /// replica. Throws Error(config) if the model has fewer layers than a token picks.
   MixtureOfControl(const Spec& spec, const model::ModelSpec& model,
-                   const std::vector<std::int64_t>& layer_counts, comm::Communicator* pp);
+                   const std::vector<std::int64_t>& layer_counts, comm::Communicator* pp,
+                   comm::Communicator* dp);
 
   void begin(Device& device, const model::StagePlan& plan, comm::Communicator* tp,
              model::ParameterSet& parameters) override;
   std::unique_ptr<model::ResidualControl> control(std::int64_t layer, model::BlockSite site,
                                                   model::ParameterSet& parameters) override;
   void weights_changed() override;
+  bool meets() const override { return dp_ != nullptr && spec_.meets(); }
   void begin_step(std::int64_t micro_batches) override;
   std::vector<model::CarriedRow> carried() const override;
   std::shared_ptr<model::PassState> begin_pass(const model::Pass& pass,
@@ -43,11 +45,7 @@ class MixtureOfControl : public model::StageExtension {
   std::vector<autograd::Var> end_pass(const model::Pass& pass, bool supervised) override;
   std::shared_ptr<model::PassState> begin_decoding() override;
   void finish_gradients() override;
-
-  /// The balance terms of this rank's micro-batches since begin_step(), on the last stage (0 on the
-  /// others), and the number of micro-batches over all ranks.
-  double balance_sum() const { return balance_sum_; }
-  std::int64_t micro_batches() const { return micro_batches_; }
+  std::vector<model::LossTerm> terms() const override;
 
   /// The controls of all layers at a kind of site, and the gate that it routes by; valid once
   /// weights_changed() has run.
@@ -61,8 +59,13 @@ class MixtureOfControl : public model::StageExtension {
   /// empty.
   std::function<void(std::int64_t, model::BlockSite, const Decision&)> observe;
 
-  /// Bytes that this rank has received in exchanges of the bank, values and gradients.
-  std::int64_t bytes_received() const { return bytes_received_; }
+  /// Bytes that this rank has received from other stages in exchanges of the bank, values and
+  /// gradients.
+  std::int64_t bytes_received() const;
+
+  /// If set, training passes raise it to the largest_part() of what gates score (with
+  /// Scope::global, of this rank's tokens).
+  std::optional<double> largest_token_part;
 
  private:
   class Control;
@@ -74,6 +77,7 @@ class MixtureOfControl : public model::StageExtension {
   std::size_t gate_of(model::BlockSite site) const;
   autograd::Var apply(std::int64_t layer, model::BlockSite site, const model::Pass& pass,
                       autograd::Tape* tape, const autograd::Var& state, const autograd::Var& sum);
+  autograd::Var scored(autograd::Tape* tape, const autograd::Var& state) const;
   autograd::Var decode(std::int64_t layer, model::BlockSite site, const model::Pass& pass,
                        const autograd::Var& state, const autograd::Var& sum);
   void add_balance(const Routing& routing);
@@ -81,16 +85,16 @@ class MixtureOfControl : public model::StageExtension {
   Spec spec_;
   model::ModelSpec model_;
   std::vector<std::int64_t> layer_counts_;
-  comm::Communicator* pp_;
+  comm::Communicator *pp_, *dp_;
   comm::Communicator* tp_ = nullptr;
   Device* device_ = nullptr;
   bool last_stage_ = true;
   std::array<std::optional<Bank>, 2> banks_;  // by site
   std::vector<autograd::Var> gates_;
-  std::int64_t micro_batches_ = 0;
-  double balance_sum_ = 0;
+  autograd::Var unit_;         // weights of a norm without any
+  std::int64_t balanced_ = 0;  // balance terms of the step, over all ranks
+  double balance_sum_ = 0;     // of this rank's
   Usage usage_;
-  std::int64_t bytes_received_ = 0;
 };
 
 }  // namespace fathom::methods::moc

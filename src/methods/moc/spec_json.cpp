@@ -4,18 +4,25 @@
 
 #include "core/error.h"
 
+namespace fathom::methods::routing {
+
+NLOHMANN_JSON_SERIALIZE_ENUM(SoftmaxOrder, {{SoftmaxOrder::topk_softmax, "topk_softmax"},
+                                            {SoftmaxOrder::softmax_topk, "softmax_topk"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(Aggregate, {{Aggregate::mean, "mean"}, {Aggregate::mode, "mode"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(Scope, {{Scope::sequence, "sequence"},
+                                     {Scope::microbatch, "microbatch"},
+                                     {Scope::global, "global"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(Tokens, {{Tokens::all, "all"}, {Tokens::prompt, "prompt"}})
+
+}  // namespace fathom::methods::routing
+
 namespace fathom::methods::moc {
 
 NLOHMANN_JSON_SERIALIZE_ENUM(Sites, {{Sites::attention, "attention"},
                                      {Sites::mlp, "mlp"},
                                      {Sites::both, "both"}})
 NLOHMANN_JSON_SERIALIZE_ENUM(Gate, {{Gate::shared, "shared"}, {Gate::separate, "separate"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(SoftmaxOrder, {{SoftmaxOrder::topk_softmax, "topk_softmax"},
-                                            {SoftmaxOrder::softmax_topk, "softmax_topk"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Aggregate, {{Aggregate::mean, "mean"}, {Aggregate::mode, "mode"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Scope,
-                             {{Scope::sequence, "sequence"}, {Scope::microbatch, "microbatch"}})
-NLOHMANN_JSON_SERIALIZE_ENUM(Tokens, {{Tokens::all, "all"}, {Tokens::prompt, "prompt"}})
+NLOHMANN_JSON_SERIALIZE_ENUM(GateInput, {{GateInput::raw, "raw"}, {GateInput::rmsnorm, "rmsnorm"}})
 
 std::string to_json(const Spec& spec) {
   const nlohmann::json json = {{"rank", spec.rank},           {"alpha", spec.alpha},
@@ -23,7 +30,7 @@ std::string to_json(const Spec& spec) {
                                {"gate", spec.gate},           {"softmax", spec.softmax},
                                {"scope", spec.scope},         {"eval_scope", spec.eval_scope},
                                {"aggregate", spec.aggregate}, {"tokens", spec.tokens},
-                               {"balance", spec.balance}};
+                               {"balance", spec.balance},     {"gate_input", spec.gate_input}};
   return json.dump();
 }
 
@@ -41,6 +48,7 @@ Spec parse_spec(const std::string& text, const std::string& origin) {
             .scope = json.at("scope"),
             .eval_scope = json.at("eval_scope"),
             .tokens = json.at("tokens"),
+            .gate_input = json.value("gate_input", GateInput::raw),
             .balance = json.at("balance")};
   } catch (const nlohmann::json::exception& error) {
     fail(ErrorKind::io, origin, ": its mixture of control cannot be read: ", error.what());

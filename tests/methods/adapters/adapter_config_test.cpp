@@ -59,13 +59,14 @@ TEST(AdapterTargets, RefuseWhatDoesNotFitTheModel) {
 
 TEST(AdapterConfig, SurvivesTheRoundTrip) {
   for (const Kind kind :
-       {Kind::lora, Kind::dora, Kind::vera, Kind::loreft, Kind::parallel_control}) {
+       {Kind::lora, Kind::dora, Kind::vera, Kind::loreft, Kind::parallel_control, Kind::molex}) {
     AdapterSpec spec;
     spec.kind = kind;
     spec.rank = 5;
     spec.layers = {1};
     spec.sites = Sites::mlp;
     spec.suffix = 3;
+    spec.own_share = 0.25;
     if (spec.on_linear_layers()) spec.targets = {"regex:.*q_proj"};
     const std::string text = adapter_config(spec, small_model(), "base");
     const AdapterSpec again = parse_adapter_config(text, "a.json");
@@ -88,6 +89,8 @@ TEST(AdapterConfig, RefusesWhatChangesTheArithmetic) {
                "init_lora_weights", "merge such an adapter");
   expect_error(ErrorKind::data, refused(R"({"peft_type": "VERA", "save_projection": false})"),
                "save_projection");
+  expect_error(ErrorKind::data, refused(R"({"peft_type": "PARALLEL_CONTROL", "sites": "mpl"})"),
+               "sites", "mpl", "attention");
   expect_error(ErrorKind::data, refused(R"({"peft_type": "LORA", "r": "four"})"),
                "r = ", "wrong type");
 }

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "autograd/operations.h"
-#include "methods/moc/spec.h"
+#include "methods/routing/rule.h"
 
 // What a router does on the host: from sums over a group's tokens to the experts that it takes.
 
-namespace fathom::methods::moc {
+namespace fathom::methods::routing {
 
 /// The rows of a micro-batch that share a decision, and which of them count for it.
 struct Groups {
@@ -22,7 +22,8 @@ struct Groups {
   double tokens() const;
 };
 
-/// Throws nothing; a micro-batch has at least one sequence and each prompt a token.
+/// The groups of this rank's rows: with Scope::global all of them are one. Throws nothing; a
+/// micro-batch has at least one sequence and each prompt a token.
 Groups make_groups(Device& device, const autograd::TokenRows& rows, Scope scope, Tokens tokens);
 
 /// What one group does: the experts, best first, their weights, and the softmax of its mean scores.
@@ -34,18 +35,18 @@ struct Choice {
 
 /// The sums of a group's counted tokens, [experts] each.
 struct GroupSums {
-  const float* scores;
-  const float* probs;
-  const float* picks;
+  const double* scores;
+  const double* probs;
+  const double* picks;
   double tokens;
 };
 
 /// The decision of a group: ties go to the lower index. NaN counts as the lowest score: the loss is
 /// then NaN as well, which the run reports.
-Choice choose(const Spec& spec, int experts, const GroupSums& sums);
+Choice choose(const Rule& rule, int experts, const GroupSums& sums);
 
 /// The gradient of the mean scores, [experts], given that of the weights.
 std::vector<double> score_gradient(SoftmaxOrder order, const Choice& choice,
                                    const std::vector<double>& dweights);
 
-}  // namespace fathom::methods::moc
+}  // namespace fathom::methods::routing

@@ -1,10 +1,10 @@
-#include "methods/moc/decision.h"
+#include "methods/routing/decision.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-namespace fathom::methods::moc {
+namespace fathom::methods::routing {
 namespace {
 
 Tensor upload(Device& device, const std::vector<std::int32_t>& values) {
@@ -26,18 +26,17 @@ double ordered(double value) {
   return std::isnan(value) ? -INFINITY : value;
 }
 
-std::vector<int> best(const Spec& spec, const std::vector<double>& means, const GroupSums& sums) {
+std::vector<int> best(const Rule& rule, const std::vector<double>& means, const GroupSums& sums) {
   std::vector<int> order(means.size());
   std::iota(order.begin(), order.end(), 0);
   const auto before = [&](int a, int b) {
     const auto i = static_cast<std::size_t>(a), j = static_cast<std::size_t>(b);
-    if (spec.aggregate == Aggregate::mean) return ordered(means[i]) > ordered(means[j]);
+    if (rule.aggregate == Aggregate::mean) return ordered(means[i]) > ordered(means[j]);
     if (sums.picks[i] != sums.picks[j]) return sums.picks[i] > sums.picks[j];
-    return ordered(static_cast<double>(sums.probs[i])) >
-           ordered(static_cast<double>(sums.probs[j]));
+    return ordered(sums.probs[i]) > ordered(sums.probs[j]);
   };
   std::stable_sort(order.begin(), order.end(), before);
-  order.resize(static_cast<std::size_t>(spec.top_k));
+  order.resize(static_cast<std::size_t>(rule.top_k));
   return order;
 }
 
@@ -70,17 +69,17 @@ Groups make_groups(Device& device, const autograd::TokenRows& rows, Scope scope,
   return groups;
 }
 
-Choice choose(const Spec& spec, int experts, const GroupSums& sums) {
+Choice choose(const Rule& rule, int experts, const GroupSums& sums) {
   std::vector<double> means;
   for (int i = 0; i < experts; ++i) means.push_back(sums.scores[i] / sums.tokens);
   Choice choice;
-  choice.experts = best(spec, means, sums);
+  choice.experts = best(rule, means, sums);
   choice.softmax = softmax(means);
   std::vector<double> kept;
   for (const int expert : choice.experts) kept.push_back(means[static_cast<std::size_t>(expert)]);
   const std::vector<double> among_kept = softmax(kept);
   for (std::size_t j = 0; j < kept.size(); ++j) {
-    const double weight = spec.softmax == SoftmaxOrder::topk_softmax
+    const double weight = rule.softmax == SoftmaxOrder::topk_softmax
                               ? among_kept[j]
                               : choice.softmax[static_cast<std::size_t>(choice.experts[j])];
     choice.weights.push_back(static_cast<float>(weight));
@@ -105,4 +104,4 @@ std::vector<double> score_gradient(SoftmaxOrder order, const Choice& choice,
   return gradient;
 }
 
-}  // namespace fathom::methods::moc
+}  // namespace fathom::methods::routing

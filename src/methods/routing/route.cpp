@@ -1,27 +1,47 @@
+#include "methods/routing/route.h"
+
 #include "kernels/elementwise.h"
 #include "kernels/gate.h"
-#include "methods/moc/operations.h"
+#include "kernels/gemm.h"
 
-namespace fathom::methods::moc {
+namespace fathom::methods::routing {
 namespace {
 
 using autograd::Tape;
 using autograd::Var;
 using kernels::Trans;
 
-std::shared_ptr<const Decision> decide(const Spec& spec, const Groups& groups, int experts,
-                                       const std::vector<float>& sums) {
+// Each group's sums, [groups, 3 L], as all deciders take them; `own` are those of this rank's rows.
+struct Sums {
+  std::vector<double> own, all;
+  std::vector<double> tokens;  // [groups]
+};
+
+Sums agree(const Groups& groups, const Deciders& deciders, std::vector<float> values) {
+  // The states agree on all tensor ranks; one rounding that did not would split the model.
+  if (deciders.tp != nullptr)
+    deciders.tp->broadcast(values.data(), values.size() * sizeof(float), 0);
+  Sums sums{{values.begin(), values.end()}, {values.begin(), values.end()}, groups.counted};
+  if (deciders.dp == nullptr) return sums;
+  FATHOM_CHECK(groups.size() == 1, "replicas decide together in one group, not ", groups.size());
+  deciders.dp->all_reduce(sums.all.data(), sums.all.size(), comm::ReduceOp::sum);
+  deciders.dp->all_reduce(sums.tokens.data(), sums.tokens.size(), comm::ReduceOp::sum);
+  return sums;
+}
+
+std::shared_ptr<const Decision> decide(const Rule& rule, int experts, const Sums& sums) {
   auto decision = std::make_shared<Decision>();
+  decision->tokens = sums.tokens;
   decision->picks.assign(static_cast<std::size_t>(experts), 0.0);
   decision->probs.assign(static_cast<std::size_t>(experts), 0.0);
-  for (std::int64_t g = 0; g < groups.size(); ++g) {
-    const float* scores = sums.data() + g * 3 * experts;
-    const float *probs = scores + experts, *picks = probs + experts;
+  const auto width = static_cast<std::size_t>(experts);
+  for (std::size_t g = 0; g < sums.tokens.size(); ++g) {
+    const double *all = sums.all.data() + g * 3 * width, *own = sums.own.data() + g * 3 * width;
     decision->groups.push_back(
-        choose(spec, experts, {scores, probs, picks, groups.counted[static_cast<std::size_t>(g)]}));
-    for (int i = 0; i < experts; ++i) {
-      decision->picks[static_cast<std::size_t>(i)] += static_cast<double>(picks[i]);
-      decision->probs[static_cast<std::size_t>(i)] += static_cast<double>(probs[i]);
+        choose(rule, experts, {all, all + width, all + 2 * width, sums.tokens[g]}));
+    for (std::size_t i = 0; i < width; ++i) {
+      decision->probs[i] += own[width + i];
+      decision->picks[i] += own[2 * width + i];
     }
   }
   return decision;
@@ -37,9 +57,13 @@ Tensor upload_weights(Device& device, const Decision& decision) {
 }
 
 // The gradient of each group's sums of scores, [groups, L], from that of its weights.
-Tensor score_sum_gradient(Device& device, const Spec& spec, const Groups& groups,
+Tensor score_sum_gradient(Device& device, SoftmaxOrder order, comm::Communicator* dp,
                           const Decision& decision, const Tensor& dweights) {
-  const std::vector<float> given = dweights.defined() ? to_host(dweights) : std::vector<float>();
+  std::vector<float> given = dweights.defined() ? to_host(dweights) : std::vector<float>();
+  if (dp != nullptr) {
+    given.resize(decision.groups.front().experts.size());
+    dp->all_reduce(given.data(), given.size(), comm::ReduceOp::sum);
+  }
   std::vector<float> result;
   for (std::size_t g = 0; g < decision.groups.size(); ++g) {
     const Choice& choice = decision.groups[g];
@@ -47,17 +71,18 @@ Tensor score_sum_gradient(Device& device, const Spec& spec, const Groups& groups
     std::vector<double> own(k, 0.0);
     if (!given.empty())
       for (std::size_t j = 0; j < k; ++j) own[j] = static_cast<double>(given[g * k + j]);
-    for (const double gradient : score_gradient(spec.softmax, choice, own))
-      result.push_back(static_cast<float>(gradient / groups.counted[g]));
+    for (const double gradient : score_gradient(order, choice, own))
+      result.push_back(static_cast<float>(gradient / decision.tokens[g]));
   }
-  const std::int64_t experts = static_cast<std::int64_t>(result.size()) / groups.size();
-  return Tensor::from_host(device, {groups.size(), experts}, result);
+  const auto groups = static_cast<std::int64_t>(decision.groups.size());
+  return Tensor::from_host(device, {groups, static_cast<std::int64_t>(result.size()) / groups},
+                           result);
 }
 
 }  // namespace
 
-Routed route(Tape* tape, const Spec& spec, const Var& x, const Var& gate, const Groups& groups,
-             comm::Communicator* tp, const BalanceGradient& balance,
+Routed route(Tape* tape, const Rule& rule, const Var& x, const Var& gate, const Groups& groups,
+             const Deciders& deciders, const BalanceGradient& balance,
              std::shared_ptr<const Decision> replay) {
   Device& device = x.value.device();
   const std::int64_t n = x.value.rows(), experts = gate.value.columns();
@@ -67,14 +92,11 @@ Routed route(Tape* tape, const Spec& spec, const Var& x, const Var& gate, const 
     const Tensor scores = Tensor::empty(device, {n, experts}),
                  picks = Tensor::empty(device, {n, experts});
     kernels::gemm(x.value, Trans::no, gate.value, Trans::no, scores);
-    kernels::gate_tokens(scores, groups.counted_rows, spec.top_k, probs, picks);
+    kernels::gate_tokens(scores, groups.counted_rows, rule.top_k, probs, picks);
     if (!replay) {
       const Tensor sums = Tensor::empty(device, {groups.size(), 3 * experts});
       kernels::gate_sums(scores, probs, picks, groups.counted_rows, groups.device_starts, sums);
-      std::vector<float> values = to_host(sums);
-      // The states agree on all tensor ranks; one rounding that did not would split the model.
-      if (tp != nullptr) tp->broadcast(values.data(), values.size() * sizeof(float), 0);
-      replay = decide(spec, groups, static_cast<int>(experts), values);
+      replay = decide(rule, static_cast<int>(experts), agree(groups, deciders, to_host(sums)));
     }
   }
   Routed routed{replay, Var(upload_weights(device, *replay))};
@@ -83,17 +105,17 @@ Routed route(Tape* tape, const Spec& spec, const Var& x, const Var& gate, const 
   const autograd::Remake remake = gate.slot ? x.remake : autograd::Remake();
   const Tensor kept = gate.slot && !remake ? x.value : Tensor();
   tape->record("gate", {kept, probs},
-               [=, decision = replay, slot = routed.weights.slot, x_slot = x.slot,
-                x_shape = x.value.shape()] {
+               [=, decision = replay, order = rule.softmax, dp = deciders.dp,
+                slot = routed.weights.slot, x_slot = x.slot, x_shape = x.value.shape()] {
                  Tensor dprobs;
                  if (balance.slot && balance.slot->grad().defined())
                    dprobs = balance.slot->grad().slice_columns(balance.first_column, experts);
                  const Tensor dweights = slot->take();
-                 if (!dweights.defined() && !dprobs.defined()) return;
+                 if (dp == nullptr && !dweights.defined() && !dprobs.defined()) return;
                  Device& on = probs.device();
                  const Tensor dscores = Tensor::empty(on, {n, experts});
                  kernels::gate_backward(probs, groups.counted_rows, groups.group_of_row,
-                                        score_sum_gradient(on, spec, groups, *decision, dweights),
+                                        score_sum_gradient(on, order, dp, *decision, dweights),
                                         dprobs, dscores);
                  if (gate.slot)
                    kernels::gemm(remake ? remake() : kept, Trans::yes, dscores, Trans::no,
@@ -106,4 +128,15 @@ Routed route(Tape* tape, const Spec& spec, const Var& x, const Var& gate, const 
   return routed;
 }
 
-}  // namespace fathom::methods::moc
+Balance balance_of(const double* picks, const double* probs, int experts, double tokens,
+                   int top_k) {
+  Balance balance;
+  for (int i = 0; i < experts; ++i) {
+    const double share = picks[i] / (tokens * top_k);
+    balance.value += experts * share * probs[i] / tokens;
+    balance.gradient.push_back(experts * share / tokens);
+  }
+  return balance;
+}
+
+}  // namespace fathom::methods::routing

@@ -1,0 +1,152 @@
+// What --dry-run foretells of a tuned model: the values that its blocks keep, against those that a
+// step kept; and its arithmetic, against counts by hand.
+
+#include "train/footprint.h"
+
+#include <gtest/gtest.h>
+
+#include "../mpi_main.h"
+#include "core/files.h"
+#include "tests/support/small_model.h"
+#include "tests/support/temporary_directory.h"
+#include "train/operation_counts.h"
+#include "train/probe.h"
+#include "train/token_costs.h"
+
+namespace fathom::train {
+namespace {
+
+using methods::adapters::Kind;
+
+constexpr testing::SmallModel kModel{.layers = 12, .positions = 48};
+
+struct Case {
+  std::string name;
+  std::function<void(TrainConfig&)> set;
+};
+
+std::function<void(TrainConfig&)> adapter(Kind kind, std::vector<std::string> targets = {}) {
+  return [=](TrainConfig& config) {
+    config.adapter.spec.kind = kind;
+    config.adapter.spec.rank = 4;
+    config.adapter.spec.targets = targets;
+  };
+}
+
+std::vector<Case> cases() {
+  return {
+      {"full", [](TrainConfig&) {}},
+      {"lora", adapter(Kind::lora)},
+      {"lora_all", adapter(Kind::lora, {"all-linear"})},
+      {"lora_late",
+       [](TrainConfig& config) {
+         adapter(Kind::lora)(config);
+         config.adapter.spec.layers = {8, 9, 10, 11};
+       }},
+      {"dora_all", adapter(Kind::dora, {"all-linear"})},
+      {"vera_all", adapter(Kind::vera, {"all-linear"})},
+      {"loreft", adapter(Kind::loreft)},
+      {"control", adapter(Kind::parallel_control)},
+      {"molex", adapter(Kind::molex)},
+      {"moc", [](TrainConfig& config) { config.moc = {.enabled = true, .rank = 4, .top_k = 2}; }},
+      {"mode_lora", [](TrainConfig& config) {
+         adapter(Kind::lora)(config);
+         config.mode.enabled = true;
+         config.mode.spec.k = 3;
+       }}};
+}
+
+class FootprintOf : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new testing::TemporaryDirectory();
+    testing::write_model(folder_->path(), kModel, 7);
+  }
+  static void TearDownTestSuite() { delete folder_; }
+
+  static TrainConfig config(Recompute recompute) {
+    TrainConfig config;
+    config.model.path = folder_->path();
+    config.batch = {.micro_batch = 3, .micro_batches = 1};
+    config.memory.recompute = recompute;
+    config.loss.chunk_rows = 16;
+    return config;
+  }
+
+  // Full micro-batches of records as long as the context.
+  static double kept_bytes(const TrainConfig& config, const EnginePlan& plan) {
+    const auto device = make_cpu_device(std::size_t{1} << 28);
+    comm::ProcessGrid grid(test::world(), {});
+    Engine engine(*device, grid, config, plan, true);
+    engine.load_initial_weights();
+    data::MicroBatch batch;
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(kModel.positions));
+    for (int s = 0; s < config.batch.micro_batch; ++s) {
+      for (std::int32_t& id : ids) id = (id * 37 + 11 + s) % kModel.vocab;
+      data::append(batch, {ids, 20}, s, s);
+    }
+    engine.forward_backward({batch}, data::RoleCounts(data::count(batch)), 0);
+    double bytes = 0;
+    for (const auto& [operation, kept] : engine.work().saved_bytes())
+      bytes += static_cast<double>(kept);
+    return bytes;
+  }
+
+  inline static testing::TemporaryDirectory* folder_ = nullptr;
+};
+
+TEST_P(FootprintOf, KeptValues) {
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::block}) {
+    TrainConfig asked = config(recompute);
+    GetParam().set(asked);
+    const EnginePlan plan = make_engine_plan(asked);
+    double foretold = 0;
+    for (std::int64_t layer = 0; layer < plan.student.layers; ++layer)
+      foretold += kept_per_token(plan, asked, layer);
+    foretold *= 4.0 * asked.batch.micro_batch * kModel.positions;
+    const double kept = kept_bytes(asked, plan);
+    // The first trained block keeps less: its input has no gradient.
+    EXPECT_LT(foretold, kept * (1 + 1.0 / kModel.layers)) << static_cast<int>(recompute);
+    // Behind the blocks, states pass the last norm and their supervised rows the head.
+    const double state = 4.0 * asked.batch.micro_batch * kModel.positions * kModel.hidden;
+    const int votes = asked.mode.enabled ? asked.mode.spec.k : 0;
+    EXPECT_LT(kept, foretold + state * (2 + votes)) << static_cast<int>(recompute);
+  }
+}
+
+TEST(OperationCounts, TunedAndTrained) {
+  EnginePlan plan{.student = {},
+                  .teacher = std::nullopt,
+                  .student_from_teacher = {},
+                  .student_layers = pipeline::Partition({2}),
+                  .teacher_layers = std::nullopt};
+  plan.student = model::parse_config(
+      testing::config_json({.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 112}), "");
+  const double block = 64 * (2 * 64 + 2 * 32) + 3 * 64 * 112;
+  EXPECT_EQ(block_multiply_adds(plan.student), block);
+  const double head = 64 * 503, attention = 2 * 64 * 70;
+  TrainConfig config;
+  // 10 tokens in sequences whose lengths' squares add up to 70; 6 have labels.
+  const auto flops = [&] { return step_flops(plan, config, 10, 6, 70); };
+  EXPECT_EQ(flops(), 2 * (3 * 10 * 2 * block + 3 * attention + 3 * 6 * head));
+  plan.adapter.kind = Kind::lora;
+  plan.adapter.rank = 4;
+  plan.adapter.targets = {"q_proj", "down_proj"};
+  const double lora = 4 * (64 + 64) + 4 * (112 + 64);
+  EXPECT_EQ(added_multiply_adds(plan, 0), lora);
+  EXPECT_EQ(flops(), 2 * (2 * 10 * 2 * block + 3 * 10 * 2 * lora + 3 * attention + 2 * 6 * head));
+  plan.adapter.kind = Kind::molex;
+  const double gate = 64 * 2;
+  EXPECT_EQ(added_multiply_adds(plan, 0), 2 * lora + gate + block);
+  EXPECT_EQ(flops(), 2 * (2 * 2 * 10 * 2 * block + 3 * 10 * 2 * (2 * lora + gate) +
+                          2 * 3 * attention + 2 * 6 * head));
+  plan.adapter.kind = Kind::none;
+  plan.moc = {.enabled = true, .rank = 4, .top_k = 1};
+  EXPECT_EQ(added_multiply_adds(plan, 1), 2 * (2 * 2 * 4 * 64 + gate));
+}
+
+INSTANTIATE_TEST_SUITE_P(Methods, FootprintOf, ::testing::ValuesIn(cases()),
+                         [](const auto& method) { return method.param.name; });
+
+}  // namespace
+}  // namespace fathom::train
