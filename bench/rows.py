@@ -128,14 +128,15 @@ def frozen_step(setup):
                        "--adapter.layers=0", "--adapter.sites=attention")
 
 
-def lora(setup):
+def lora(setup, dtype):
     work = ["--student", setup.models / "smollm2", "--batch", 4, "--length", 256, "--rank", 8,
-            "--targets", LORA_TARGETS]
+            "--targets", LORA_TARGETS, "--dtype", dtype]
     peers = [setup.peer(f"PEFT {kind}", "tune_torch.py", *work, tuned=kind == "tuned")
              for kind in ("default", "tuned")]
-    ours = tuning_step(setup, "fathom", *LORA, "--adapter.rank=8")
-    return Row("lora-smollm2", f"LoRA (rank 8; q, k, v, up, down) on {TUNED_MODEL}",
-               [[ours, *peers]])
+    ours = tuning_step(setup, "fathom", *LORA, "--adapter.rank=8", f"--model.frozen_dtype={dtype}")
+    weights = ", frozen weights in bf16 (PEFT's activations too)" if dtype == "bf16" else ""
+    return Row(f"lora-smollm2-{dtype}",
+               f"LoRA (rank 8; q, k, v, up, down) on {TUNED_MODEL}{weights}", [[ours, *peers]])
 
 
 def control(setup):
@@ -171,6 +172,15 @@ def late_votes(setup):
     return Row("mode-smollm2", f"Late layers that vote, beside LoRA of rank 8 on {TUNED_MODEL}",
                [[plain, without, distilled]], rounds=20,
                pairs=[(without.name, plain.name), (distilled.name, plain.name)], memory=True)
+
+
+def mixed_layers(setup):
+    """Rank 6 with the gates has about as many parameters as the others."""
+    return Row("molex-smollm2", f"MoLEx beside control, equal trained parameters: {TUNED_MODEL}",
+               [[tuning_step(setup, "Parallel Control", *CONTROL, "--adapter.rank=24"),
+                 tuning_step(setup, "MoC, K = 1", "--moc.enabled=true", "--moc.rank=24"),
+                 tuning_step(setup, "MoLEx", "--adapter.kind=molex", "--adapter.rank=6",
+                             f"--adapter.targets={LORA_TARGETS}")]], memory=True)
 
 
 def decoding(setup, dtype):
@@ -230,7 +240,8 @@ def all_rows(setup):
     if setup.bf16:
         rows += [trajectories(setup, method, "bf16") for method in ("mta", "fdd")]
     rows += [alignment(setup)]
-    rows += [lora(setup), control(setup), mixture_of_control(setup), late_votes(setup)]
+    rows += [lora(setup, dtype) for dtype in (["f32", "bf16"] if setup.bf16 else ["f32"])]
+    rows += [control(setup), mixture_of_control(setup), mixed_layers(setup), late_votes(setup)]
     rows += [decoding(setup, "f32"), decoding(setup, "bf16")]
     rows += [sampling(setup, 16), sampling(setup, 32)]
     return rows + ([scaling(setup), pipeline(setup)] if setup.threads == 2 else [])

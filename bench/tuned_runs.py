@@ -26,6 +26,7 @@ METHODS = {
     "LoReFT": ["--adapter.kind=loreft", "--adapter.rank=8"],
     "Parallel Control": ["--adapter.kind=parallel_control", "--adapter.rank=24"],
     "MoC": ["--moc.enabled=true", "--moc.rank=24"],
+    "MoLEx": ["--adapter.kind=molex", "--adapter.rank=6", TARGETS],
 }
 
 

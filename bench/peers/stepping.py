@@ -20,6 +20,7 @@ def parse(description, teacher=False, adapter=False):
     if adapter:
         parser.add_argument("--rank", type=int, default=8)
         parser.add_argument("--targets", required=True, help="ends of module names")
+        parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=256)
     reporting.add_options(parser)
@@ -58,7 +59,7 @@ def language_model_step(model, optimizer, ids, labels):
     """A function that takes one optimizer step on the cross-entropy and returns it."""
 
     def step():
-        logits = model(input_ids=ids, use_cache=False).logits
+        logits = model(input_ids=ids, use_cache=False).logits.float()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         loss.backward()
         update(model, optimizer)
