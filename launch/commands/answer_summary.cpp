@@ -64,6 +64,13 @@ json summarise_seed(const AnswerPlan& plan, const SeedAnswers& seed, double seco
   return summary;
 }
 
+json summarise_exits(const generate::ExitCounts& exits, const model::ModelSpec& spec) {
+  log_info("exits: ", exits.text(spec));
+  return {{"layers", exits.average_depth(spec)},
+          {"tokens", exits.tokens},
+          {"fastest", exits.bound(spec)}};
+}
+
 json summarise(const AnswerPlan& plan, json seeds) {
   const options::AnswerOptions& options = plan.options;
   json summary = {{"prompts", options.prompts},

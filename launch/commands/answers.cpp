@@ -64,7 +64,8 @@ SeedAnswers ask(train::Engine& engine, const AnswerPlan& plan, int seed) {
                                  .stop_ids = plan.stop_ids,
                                  .batch = plan.batch,
                                  .stoppable = true,
-                                 .vote = engine.vote()});
+                                 .vote = engine.vote(),
+                                 .exit = plan.options.exit});
   const auto& questions = plan.prompts.questions;
   SeedAnswers result{.seed = seed};
   result.answers.resize(questions.size());
@@ -76,11 +77,14 @@ SeedAnswers ask(train::Engine& engine, const AnswerPlan& plan, int seed) {
       asked.push_back(i);
       prompts.push_back({prompt_ids(plan, i, result.answers[i]), turn * questions.size() + i});
     }
-    if (prompts.empty()) return result;
+    if (prompts.empty()) break;
     const auto said = generate::generate_over_replicas(generator, engine.grid(), prompts);
     for (std::size_t p = 0; p < asked.size(); ++p)
       result.answers[asked[p]].push_back(answer_of(said[p], *plan.tokenizer));
   }
+  result.exits = generator.exit_counts();
+  if (plan.options.exit.early()) result.exits.sum_over(engine.grid().dp());
+  return result;
 }
 
 void score(const AnswerPlan& plan, SeedAnswers& seed) {
@@ -152,6 +156,8 @@ json answer_questions(train::Engine& engine, const AnswerPlan& plan) {
     if (!first) continue;
     score(plan, answers);
     summaries.push_back(summarise_seed(plan, answers, timer.seconds()));
+    if (answers.exits.total() > 0)
+      summaries.back()["exits"] = summarise_exits(answers.exits, engine.student().spec());
     all.push_back(std::move(answers));
   }
   if (!first) return {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data_tools/text/question_prompts.h"
+#include "generate/exit_counts.h"
 #include "launch/commands/source.h"
 #include "launch/commands/task_questions.h"
 #include "launch/options/evaluate.h"
@@ -43,6 +44,7 @@ struct Answer {
 struct SeedAnswers {
   int seed = 0;
   std::vector<std::vector<Answer>> answers = {};
+  generate::ExitCounts exits = generate::ExitCounts();  ///< of all replicas
 };
 
 /// Reads and encodes the questions, and what the judge shall compare with. `context` is the most

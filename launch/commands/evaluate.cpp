@@ -31,6 +31,7 @@ EvaluationPlan make_plan(const options::EvaluateRequest& request) {
   require(request.context <= most, ErrorKind::config, "--context ", request.context,
           " is more than the model's ", most, " positions");
   plan.context = request.context > 0 ? request.context : most;
+  generate::check(request.answer.exit, plan.source.plan.mode ? &*plan.source.plan.mode : nullptr);
   if (!request.answer.prompts.empty())
     plan.answers = plan_answers(request, plan.source, plan.context);
   return plan;

@@ -72,6 +72,7 @@ generate::GeneratorOptions generator_options(const options::GenerateRequest& req
   result.max_new = request.sampling.max_new;
   result.batch = request.batch;
   result.stoppable = true;
+  result.exit = request.exit;
   if (!request.ignore_eos) {
     result.stop_ids = spec.eos_ids;
     if (encoder.chat) result.stop_ids.push_back(encoder.chat->end_id());
@@ -103,6 +104,20 @@ void print(const options::GenerateRequest& request, const std::vector<std::strin
       print_line(prompts[i], results[i], tokenizer);
     }
   }
+}
+
+// Continues the prompts once more without exits. Answers may differ, and so their lengths: what is
+// compared is the time of a token.
+void compare_with_all_layers(train::Engine& engine, generate::GeneratorOptions options,
+                             const std::vector<generate::Prompt>& prompts, double rate) {
+  options.exit = {};
+  generate::Generator generator(engine.student(), engine.grid(), options);
+  const Timer timer;
+  std::size_t tokens = 0;
+  for (const auto& result : generator.generate(prompts)) tokens += result.ids.size();
+  const double all_layers = static_cast<double>(tokens) / timer.seconds();
+  log_info("all layers: ", all_layers, " tokens/s; with exits ", rate / all_layers,
+           " times as fast");
 }
 
 int run(comm::MpiSession& session, const options::GenerateRequest& request,
@@ -138,10 +153,12 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
   };
   const Timer timer;
   const auto results = generator.generate(prompts, stream);
-  const double seconds = timer.seconds();
+  const double seconds = timer.seconds(), rate = static_cast<double>(produced) / seconds;
   if (speaks) print(request, texts, results, *tokenizer);
-  log_info(produced, " tokens in ", seconds, " s: ", static_cast<double>(produced) / seconds,
-           " tokens/s, prompts included");
+  log_info(produced, " tokens in ", seconds, " s: ", rate, " tokens/s, prompts included");
+  const std::string exits = generator.exit_counts().text(engine.student().spec());
+  if (!exits.empty()) log_info("exits: ", exits);
+  if (request.exit_compare) compare_with_all_layers(engine, options, prompts, rate);
   return 0;
 }
 
@@ -155,6 +172,7 @@ int generate_command(const Arguments& arguments) {
   }
   catch_stop_signals();
   const SourcePlan source = open_source(request.source, request.ranks);
+  generate::check(request.exit, source.plan.mode ? &*source.plan.mode : nullptr);
   return run_distributed(request.ranks.tp * request.ranks.pp,
                          [&](comm::MpiSession& session) { return run(session, request, source); });
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "generate/exit_options.h"
 #include "train/config.h"
 
 /// How each type of option is written as text: what it is called in messages, how it is read, and
@@ -118,6 +119,8 @@ struct Codec<E> {
   }
 };
 
+using generate::ExitCache;
+using generate::ExitPolicy;
 using methods::mode::Norms;
 using methods::mode::Router;
 using methods::mode::RouterInput;
@@ -262,6 +265,14 @@ template <>
 inline constexpr std::array enum_words<Norms> = {Word<Norms>{"own", Norms::own},
                                                  Word<Norms>{"shared", Norms::shared},
                                                  Word<Norms>{"none", Norms::none}};
+template <>
+inline constexpr std::array enum_words<ExitPolicy> = {
+    Word<ExitPolicy>{"dense", ExitPolicy::dense}, Word<ExitPolicy>{"topk", ExitPolicy::topk},
+    Word<ExitPolicy>{"threshold", ExitPolicy::threshold}};
+template <>
+inline constexpr std::array enum_words<ExitCache> = {
+    Word<ExitCache>{"deferred", ExitCache::deferred}, Word<ExitCache>{"copy", ExitCache::copy},
+    Word<ExitCache>{"off", ExitCache::off}};
 template <>
 inline constexpr std::array enum_words<Granularity> = {
     Word<Granularity>{"adaptive", Granularity::adaptive},

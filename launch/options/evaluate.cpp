@@ -54,6 +54,7 @@ void describe_answers(OptionTable& t, AnswerOptions& a) {
   t.add("name", a.name,
         {.help = "What answers and judge prompts call the model; its folder by default.",
          .unit = "text"});
+  describe_exit(t, a.exit);
 }
 
 void describe(OptionTable& t, EvaluateRequest& r) {
@@ -84,7 +85,10 @@ void check_answers(const AnswerOptions& a) {
   rule(!a.prompts.empty() || (a.answers.empty() && a.judge.empty()),
        "--answers and --judge need questions: give --prompts=<file>");
   rule(!a.prompts.empty() || a.tasks.empty(), "--task needs questions: give --prompts=<file>");
+  rule(!a.prompts.empty() || !a.exit.early(),
+       "--exit is how answers are generated: give --prompts=<file>");
   rule(!a.judge.empty() || a.judge_against.empty(), "--judge-against needs --judge=<file>");
+  check_exit(a.exit);
   if (a.prompts.empty()) return;
   check_sampling(a.sampling);
   rule(!a.seeds.empty(), "--seeds is empty; at least one is needed");

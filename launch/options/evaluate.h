@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launch/options/command_line.h"
+#include "launch/options/exit.h"
 #include "launch/options/sampling.h"
 #include "launch/options/shared.h"
 
@@ -19,6 +20,7 @@ struct AnswerOptions {
   int max_prompt = 0;  ///< tokens; 0: what the context leaves beside the answer
   int questions = 0;   ///< from the start of the file, with tasks of each set; 0: all
   SamplingOptions sampling = {.max_new = 256, .temperature = 1.0};
+  generate::ExitOptions exit;
   std::vector<int> seeds = {10, 20, 30, 40, 50};
   bool rouge = true;
   std::string answers;        ///< JSON lines to write

@@ -15,6 +15,9 @@ void describe(OptionTable& t, GenerateRequest& r) {
   describe_sampling(t, r.sampling);
   t.add("ignore-eos", r.ignore_eos, {.help = "Go on after an end-of-text token."});
   t.add("seed", r.seed, {.help = "Seed of the sampling.", .range = at_least(0)});
+  describe_exit(t, r.exit);
+  t.add("exit-compare", r.exit_compare,
+        {.help = "Continue the prompts again through all layers, and say how much faster it was."});
   t.section("", "How it runs:");
   t.add("batch", r.batch,
         {.help = "Prompts that are decoded together.", .unit = "sequences", .range = at_least(1)});
@@ -30,6 +33,8 @@ void check(const GenerateRequest& r) {
   rule(r.chat || r.system.empty(), "--system needs --chat");
   rule(!r.stream || r.batch == 1, "--stream shows one prompt at a time: leave --batch at 1");
   check_sampling(r.sampling);
+  check_exit(r.exit);
+  rule(r.exit.early() || !r.exit_compare, "--exit-compare needs --exit=topk or --exit=threshold");
 }
 
 }  // namespace

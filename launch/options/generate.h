@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launch/options/command_line.h"
+#include "launch/options/exit.h"
 #include "launch/options/sampling.h"
 #include "launch/options/shared.h"
 
@@ -20,6 +21,8 @@ struct GenerateRequest {
   SamplingOptions sampling;
   bool ignore_eos = false;
   std::int64_t seed = 1;
+  generate::ExitOptions exit;
+  bool exit_compare = false;
   int batch = 1;
   bool stream = false;
   Ranks ranks;

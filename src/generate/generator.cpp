@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "comm/stop_vote.h"
+#include "generate/exit_decoder.h"
 #include "generate/stage_decoder.h"
-#include "generate/stage_link.h"
 
 namespace fathom::generate {
 namespace {
@@ -13,13 +13,11 @@ namespace {
 // One call of Generator::generate(): steps of the groups in turn, each through this rank's stage.
 class Session {
  public:
-  Session(const model::Stage& stage, comm::Communicator& pp, const TokenChooser& chooser,
-          const std::vector<Prompt>& prompts, const RosterLimits& limits,
-          const methods::mode::LateVote* vote)
-      : stage_(stage),
+  Session(comm::Communicator& pp, Decoder& decoder, const TokenChooser& chooser,
+          const std::vector<Prompt>& prompts, const RosterLimits& limits)
+      : decoder_(decoder),
         chooser_(chooser),
         roster_(prompts, limits),
-        decoder_(stage, limits.slots, limits.capacity, vote),
         link_(pp, limits.groups),
         on_their_way_(static_cast<std::size_t>(limits.groups)) {}
 
@@ -51,19 +49,12 @@ class Session {
   }
 
   void start(int group, const Step& step) {
-    Tensor x;
-    if (!link_.is_first())
-      x = link_.receive_hidden(group, stage_.device(), decoder_.input_rows(step),
-                               stage_.spec().hidden);
-    x = decoder_.run(step, x);
-    if (!link_.is_last()) {
-      link_.send_hidden(group, x);
-      return;
-    }
+    const Tensor states = decoder_.run(group, step, link_);
+    if (!link_.is_last()) return;
     std::vector<SequenceView> sequences;
     for (const std::size_t prompt : step.prompts)
       sequences.push_back({roster_.sample(prompt), roster_.ids(prompt)});
-    link_.send_choices(group, chooser_.choose(decoder_.finish(step, x), sequences));
+    link_.send_choices(group, chooser_.choose(states, sequences));
   }
 
   void finish(int group, const Step& step, const TokenCallback& on_token) {
@@ -73,10 +64,9 @@ class Session {
     for (std::size_t i = 0; i < choices.size(); ++i) on_token(step.prompts[i], choices[i]);
   }
 
-  const model::Stage& stage_;
+  Decoder& decoder_;
   const TokenChooser& chooser_;
   Roster roster_;
-  StageDecoder decoder_;
   StageLink link_;
   std::vector<Step> on_their_way_;  // of each group, the step whose tokens are not yet known
 };
@@ -91,6 +81,9 @@ Generator::Generator(const model::Stage& stage, comm::ProcessGrid& grid, Generat
   at_least_one("max_new", options_.max_new);
   at_least_one("batch", options_.batch);
   at_least_one("prompt_rows", options_.prompt_rows);
+  generate::check(options_.exit, options_.vote != nullptr ? &options_.vote->spec() : nullptr);
+  if (options_.exit.early())
+    exit_counts_ = ExitCounts(static_cast<std::size_t>(options_.vote->spec().k));
 }
 
 std::int64_t Generator::context() const {
@@ -138,11 +131,28 @@ std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts
   };
   std::optional<std::vector<Continuation>> texts(std::in_place);
   if (!prompts.empty())
-    texts = Session(stage_, grid_.pp(), chooser_, prompts, limits(prompts), options_.vote)
-                .run(on_token, options_.stoppable ? std::function<bool()>(stop) : nullptr);
+    texts = run(prompts, on_token, options_.stoppable ? std::function<bool()>(stop) : nullptr);
   if (!texts) throw Stopped{signal};
   if (options_.stoppable) wait_for_replicas();
   return std::move(*texts);
+}
+
+std::optional<std::vector<Continuation>> Generator::run(const std::vector<Prompt>& prompts,
+                                                        const TokenCallback& on_token,
+                                                        const std::function<bool()>& stop) {
+  const RosterLimits limits = this->limits(prompts);
+  if (!options_.exit.early()) {
+    StageDecoder decoder(stage_, limits.slots, limits.capacity, options_.vote);
+    return Session(grid_.pp(), decoder, chooser_, prompts, limits).run(on_token, stop);
+  }
+  ExitDecoder decoder(stage_, grid_.pp(), limits.slots, limits.capacity, *options_.vote,
+                      options_.exit);
+  auto texts = Session(grid_.pp(), decoder, chooser_, prompts, limits).run(on_token, stop);
+  if (!texts) return texts;  // all ranks have been told to stop
+  ExitCounts counts = decoder.counts();
+  counts.sum_over(grid_.pp());
+  exit_counts_ += counts;
+  return texts;
 }
 
 // Replicas do unlike amounts of work: one that is done votes on until all are, or stops with those

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "comm/process_grid.h"
+#include "generate/exit_counts.h"
+#include "generate/exit_options.h"
 #include "generate/roster.h"
 #include "generate/token_chooser.h"
 #include "methods/mode/late_vote.h"
@@ -24,6 +27,7 @@ struct GeneratorOptions {
   /// Late layers that decide on each token together; null for the last layer alone. Must outlive
   /// the generator.
   const methods::mode::LateVote* vote = nullptr;
+  ExitOptions exit = {};  ///< how tokens leave these layers early
 };
 
 /// Tokens of each running sequence between two looks at whether to stop: so few that a cluster's
@@ -41,7 +45,8 @@ using TokenCallback = std::function<void(std::size_t, const Choice&)>;
 /// through the stages, so that none of them waits while there are sequences enough.
 class Generator {
  public:
-  /// Stage and grid must outlive the generator. Throws Error(config) naming an option out of range.
+  /// Stage and grid must outlive the generator. Throws Error(config) naming an option out of range,
+  /// or early exits that the late layers do not allow.
   Generator(const model::Stage& stage, comm::ProcessGrid& grid, GeneratorOptions options);
 
   /// Continuations in the order of the prompts, the same on every rank. Collective over tensor and
@@ -53,16 +58,25 @@ class Generator {
   std::vector<Continuation> generate(const std::vector<Prompt>& prompts,
                                      const TokenCallback& on_token = {});
 
+  /// Where the tokens of all generate() so far left, on every rank of the replica; all zero without
+  /// early exits.
+  const ExitCounts& exit_counts() const { return exit_counts_; }
+
  private:
   std::int64_t context() const;
   void check(const std::vector<Prompt>& prompts) const;
   RosterLimits limits(const std::vector<Prompt>& prompts) const;
+  // Nothing if `stop`, which may be empty, said so first.
+  std::optional<std::vector<Continuation>> run(const std::vector<Prompt>& prompts,
+                                               const TokenCallback& on_token,
+                                               const std::function<bool()>& stop);
   void wait_for_replicas();
 
   const model::Stage& stage_;
   comm::ProcessGrid& grid_;
   GeneratorOptions options_;
   TokenChooser chooser_;
+  ExitCounts exit_counts_;
 };
 
 }  // namespace fathom::generate

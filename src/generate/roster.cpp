@@ -28,6 +28,7 @@ void Roster::admit(Step& step, std::size_t number, std::int64_t slot) {
   std::int64_t position = 0;
   for (const std::int32_t id : sequence.ids) append_row(step, slot, id, position++);
   step.prompt_starts.push_back(static_cast<std::int32_t>(step.rows()));
+  step.prompt_slots.push_back(static_cast<std::int32_t>(slot));
   step.scored_rows.push_back(static_cast<std::int32_t>(step.rows() - 1));
   step.prompts.push_back(number);
 }

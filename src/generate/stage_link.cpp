@@ -22,6 +22,20 @@ void StageLink::send_hidden(int group, const Tensor& hidden) {
       pp_.start_send(hidden.ptr<float>(), hidden.bytes(), pp_.rank() + 1, hidden_tag(group));
 }
 
+std::vector<float> StageLink::receive_weights(int group, std::size_t count) {
+  std::vector<float> weights(count);
+  pp_.start_recv(weights.data(), count * sizeof(float), pp_.rank() - 1, weights_tag(group)).wait();
+  return weights;
+}
+
+void StageLink::send_weights(int group, std::vector<float> weights) {
+  Group& g = at(group);
+  g.weights_sent.wait();
+  g.weights = std::move(weights);
+  g.weights_sent = pp_.start_send(g.weights.data(), g.weights.size() * sizeof(float),
+                                  pp_.rank() + 1, weights_tag(group));
+}
+
 void StageLink::send_choices(int group, std::vector<Choice> choices) {
   Group& g = at(group);
   for (comm::Request& request : g.choices_sent) request.wait();

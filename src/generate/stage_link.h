@@ -25,6 +25,11 @@ class StageLink {
   /// Starts sending them to the next stage.
   void send_hidden(int group, const Tensor& hidden);
 
+  /// The weights of late layers that decide on the group's step, from the stage before, which sends
+  /// them in front of the states whose number they settle; and to the next.
+  std::vector<float> receive_weights(int group, std::size_t count);
+  void send_weights(int group, std::vector<float> weights);
+
   /// On the last stage: starts sending the tokens of the group's step to all other stages.
   void send_choices(int group, std::vector<Choice> choices);
   /// The tokens of the group's step, `count` of them; blocks, except on the last stage.
@@ -36,11 +41,14 @@ class StageLink {
     Tensor hidden;
     std::unique_ptr<KernelScope> scope;
     comm::Request hidden_sent;
+    std::vector<float> weights;
+    comm::Request weights_sent;
     std::vector<Choice> choices;
     std::vector<comm::Request> choices_sent;
   };
   int hidden_tag(int group) const { return group; }
   int choices_tag(int group) const { return static_cast<int>(groups_.size()) + group; }
+  int weights_tag(int group) const { return 2 * static_cast<int>(groups_.size()) + group; }
   Group& at(int group) { return groups_[static_cast<std::size_t>(group)]; }
 
   comm::Communicator& pp_;

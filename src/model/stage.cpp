@@ -53,9 +53,15 @@ Var Stage::embed(const Pass& pass) const {
   return x;
 }
 
-Var Stage::run_blocks(const Pass& pass, const Var& input) const {
+Var Stage::run_blocks(const Pass& pass, const Var& x) const {
+  return run_blocks(pass, x, plan_.first_layer, plan_.end_layer);
+}
+
+Var Stage::run_blocks(const Pass& pass, const Var& input, std::int64_t first,
+                      std::int64_t end) const {
   Var x = input;
-  for (const Block& weights : blocks_) {
+  for (std::int64_t layer = first; layer < end; ++layer) {
+    const Block& weights = block_of(layer);
     watch_bucket(pass, weights.bucket);
     // A frozen block behind frozen ones keeps nothing and is never played back.
     const bool trains = parameters_.bucket(weights.bucket).count > 0 || weights.attention_control ||
@@ -74,6 +80,25 @@ Var Stage::run_blocks(const Pass& pass, const Var& input) const {
   return x;
 }
 
+Tensor Stage::keys_values(const Pass& pass, std::int64_t layer, const Tensor& x) const {
+  const Block& weights = block_of(layer);
+  const kernels::AttentionShape& shape = weights.attention;
+  const std::int64_t queries = shape.heads * shape.head_dim;
+  const std::int64_t wanted = 2 * shape.kv_heads * shape.head_dim;
+  FATHOM_CHECK(pass.tape == nullptr && spec_.pre_norm, "keys and values of an earlier state");
+  const Var in = normed(nullptr, weights.attention_norm, Var(x));
+  // An adapter changes the fused product.
+  if (weights.qkv.adapter)
+    return multiply(weights.qkv, pass, nullptr, in, true).value.slice_columns(queries, wanted);
+  const WeightLayout layout = names_of(spec_.family).layout;
+  const Tensor& whole = weights.qkv.weight.value;
+  const Var part(layout == WeightLayout::out_in ? whole.slice_rows(queries, wanted)
+                                                : whole.slice_columns(queries, wanted));
+  const Var bias =
+      weights.qkv.bias.defined() ? Var(weights.qkv.bias.value.slice_rows(queries, wanted)) : Var();
+  return autograd::linear(nullptr, in, part, layout, bias).value;
+}
+
 Var Stage::normalise(const Pass& pass, const Var& x) const {
   watch_bucket(pass, head_bucket_);
   return spec_.final_norm ? normed(pass.tape, final_norm_, x) : x;
@@ -89,7 +114,7 @@ Var Stage::normed(Tape* tape, const NormWeights& weights, const Var& x) const {
 }
 
 Var Stage::run_block(std::int64_t layer, const Pass& pass, Tape* tape, const Var& x) const {
-  return block(blocks_.at(static_cast<std::size_t>(layer - plan_.first_layer)), pass, tape, x);
+  return block(block_of(layer), pass, tape, x);
 }
 
 Var Stage::controlled_block(const Block& weights, const Pass& pass, Tape* tape,

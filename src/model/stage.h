@@ -96,6 +96,14 @@ class Stage {
 
   /// Runs this stage's blocks on x [n, hidden].
   autograd::Var run_blocks(const Pass& pass, const autograd::Var& x) const;
+  /// Runs those of the layers [first, end).
+  autograd::Var run_blocks(const Pass& pass, const autograd::Var& x, std::int64_t first,
+                           std::int64_t end) const;
+
+  /// Keys and values, side by side, that a block with its norm in front makes of x [n, hidden]:
+  /// [n, 2 kv_heads head_dim], before rotation; the queries are not computed where nothing needs
+  /// them. Without a tape only.
+  Tensor keys_values(const Pass& pass, std::int64_t layer, const Tensor& x) const;
 
   /// One of this stage's blocks on x [n, hidden], without what controls it as a whole.
   autograd::Var run_block(std::int64_t layer, const Pass& pass, autograd::Tape* tape,
@@ -139,6 +147,9 @@ class Stage {
   void declare_row_split(LinearWeights& weights, const LinearSite& site, bool bias,
                          StageExtension* extension);
   void make_rope_tables();
+  const Block& block_of(std::int64_t layer) const {
+    return blocks_.at(static_cast<std::size_t>(layer - plan_.first_layer));
+  }
   autograd::Var block(const Block& weights, const Pass& pass, autograd::Tape* tape,
                       const autograd::Var& x) const;
   autograd::Var controlled_block(const Block& weights, const Pass& pass, autograd::Tape* tape,

@@ -37,6 +37,7 @@ TEST(Roster, PacksPromptsThenRunningRows) {
   EXPECT_EQ(first.positions, (Ids{0, 1, 2, 0, 1}));
   EXPECT_EQ(first.cache_rows, (Ids{0, 1, 2, 100, 101}));
   EXPECT_EQ(first.prompt_starts, (Ids{0, 3, 5}));
+  EXPECT_EQ(first.prompt_slots, (Ids{0, 1}));
   EXPECT_EQ(first.scored_rows, (Ids{2, 4}));
 
   // The first ends, the third takes its slot while the second goes on.

@@ -180,6 +180,14 @@ TEST_F(BadInput, TeachersWithAnotherTokenizer) {
   EXPECT_EQ(same.code, 0) << same.text;
 }
 
+TEST_F(BadInput, EarlyExitsOfAModelWhoseLastLayerSpeaksAlone) {
+  expect_refused(in_folder("$FATHOM generate --model=model --prompt=a --exit=topk --exit-topk=1"),
+                 2, "--exit=topk", "no router", "mode.enabled=true");
+  expect_refused(in_folder("$FATHOM evaluate --model=model --prompts=nowhere.jsonl "
+                           "--exit=threshold --exit-threshold=0.9"),
+                 2, "--exit=threshold", "no router");
+}
+
 TEST_F(BadInput, DataSets) {
   const std::string tokenize =
       "$FATHOM tokenize input.jsonl out.h5 --template=plain --tokenizer=" FATHOM_SOURCE_DIR

@@ -57,6 +57,38 @@ TEST(Generate, RefusesContradictions) {
       "'max_new'", "'max-new'");
 }
 
+TEST(Generate, ReadsEarlyExits) {
+  const auto read = [](Arguments more) {
+    more.insert(more.end(), {"--model=m", "--prompt=a"});
+    return parse_generate(more).exit;
+  };
+  EXPECT_FALSE(read({}).early());
+  const auto top = read({"--exit=topk", "--exit-topk=2", "--exit-flush=0"});
+  EXPECT_EQ(top.policy, generate::ExitPolicy::topk);
+  EXPECT_EQ(top.topk, 2);
+  EXPECT_EQ(top.flush, 0);
+  EXPECT_EQ(top.cache, generate::ExitCache::deferred);
+  const auto share = read({"--exit=threshold", "--exit-threshold=0.8", "--exit-cache=copy"});
+  EXPECT_EQ(share.policy, generate::ExitPolicy::threshold);
+  EXPECT_EQ(share.threshold, 0.8);
+  EXPECT_EQ(share.cache, generate::ExitCache::copy);
+
+  const auto refused = [&](const Arguments& arguments, const std::string& text) {
+    expect_error(
+        ErrorKind::usage, [&] { read(arguments); }, text);
+  };
+  refused({"--exit=topk"}, "--exit=topk needs --exit-topk=<layers>");
+  refused({"--exit=threshold"}, "--exit=threshold needs --exit-threshold=<share>");
+  refused({"--exit-topk=1"}, "--exit-topk needs --exit=topk");
+  refused({"--exit=topk", "--exit-topk=1", "--exit-threshold=0.5"}, "--exit-threshold needs");
+  refused({"--exit-cache=off"}, "--exit-cache needs");
+  refused({"--exit=topk", "--exit-topk=1", "--exit-cache=copy", "--exit-flush=4"},
+          "--exit-cache=deferred");
+  refused({"--exit-compare"}, "--exit-compare needs");
+  expect_error(
+      ErrorKind::config, [&] { read({"--exit=early"}); }, "early", "dense|topk|threshold");
+}
+
 TEST(Evaluate, ScoresRecordsOrAnswersOrBoth) {
   const auto r = parse_evaluate({"--checkpoint=c", "--data=d.h5", "--overlong=skip", "--dp=2"});
   EXPECT_EQ(r.overlong, train::Overlong::skip);

@@ -67,7 +67,7 @@ LateVote::LateVote(const ModeSpec& spec, const model::ModelSpec& model)
 
 Site LateVote::site() const {
   Site site{.states = {}, .at_head = true};
-  for (std::int64_t i = spec_.routed() ? first() : first() + 1; i < layers_; ++i)
+  for (std::int64_t i = spec_.routed() ? gate_layer() : gate_layer() + 1; i < layers_; ++i)
     site.states.push_back({Side::student, i});
   return site;
 }
@@ -82,7 +82,7 @@ void LateVote::declare(bool owned, model::ParameterSet& parameters) {
   if (spec_.norms != Norms::own) return;
   norms_.resize(static_cast<std::size_t>(spec_.k - 1));
   for (std::size_t j = 0; j < norms_.size(); ++j) {
-    const std::string name = norm_name(first() + 1 + static_cast<std::int64_t>(j));
+    const std::string name = norm_name(gate_layer() + 1 + static_cast<std::int64_t>(j));
     parameters.declare(&norms_[j].weight, {hidden_},
                        {model::whole_part(name + ".weight", {hidden_}, owned)});
     if (biased_)
@@ -126,21 +126,24 @@ const model::NormWeights& LateVote::norm_of(const model::Stage& last, std::int64
   return norms_[static_cast<std::size_t>(layer - (layers_ - declared_k_) - 1)];
 }
 
+Var LateVote::expert(const model::Stage& last, const model::Pass& pass, std::int64_t layer,
+                     const Var& state) const {
+  if (layer == layers_) return last.finish(pass, state);
+  if (spec_.norms == Norms::none) return last.project(pass, state);
+  const model::NormWeights& norm = norm_of(last, layer);
+  return last.project(pass, autograd::norm(pass.tape, last.spec().norm, last.spec().norm_eps, state,
+                                           norm.weight, norm.bias));
+}
+
 Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
                       const std::function<Var(std::int64_t)>& state, const Var& last_normed) const {
   Votes votes;
-  for (std::int64_t i = first() + 1; i < layers_; ++i) {
-    Var x = state(i);
-    if (spec_.norms != Norms::none) {
-      const model::NormWeights& norm = norm_of(last, i);
-      x = autograd::norm(pass.tape, last.spec().norm, last.spec().norm_eps, x, norm.weight,
-                         norm.bias);
-    }
-    votes.experts.push_back(last.project(pass, x));
-  }
+  for (std::int64_t i = gate_layer() + 1; i < layers_; ++i)
+    votes.experts.push_back(expert(last, pass, i, state(i)));
   votes.experts.push_back(last.project(pass, last_normed));
   if (spec_.routed()) {
-    votes.weights = weights(last, pass, state(first()));
+    votes.weights =
+        route(pass.tape, spec_, last.spec().norm_eps, router(), state(gate_layer()), spec_.kept());
     return votes;
   }
   votes.weights = Var(
@@ -149,17 +152,17 @@ Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
   return votes;
 }
 
-Var LateVote::weights(const model::Stage& last, const model::Pass& pass, Var state) const {
-  if (spec_.router_input == RouterInput::rms) {
-    Var ones(Tensor::empty(state.value.device(), {hidden_}));
+Var route(autograd::Tape* tape, const ModeSpec& spec, float norm_eps, const RouterWeights& router,
+          const Var& x, std::int64_t kept) {
+  Var read = x;
+  if (spec.router_input == RouterInput::rms) {
+    Var ones(Tensor::empty(x.value.device(), {x.value.columns()}));
     kernels::fill(ones.value, 1.0f);
-    state =
-        autograd::norm(pass.tape, kernels::NormKind::rms, last.spec().norm_eps, state, ones, Var());
+    read = autograd::norm(tape, kernels::NormKind::rms, norm_eps, x, ones, Var());
   }
-  const Router& router = spec_.k < declared_k_ ? router_ : declared_router_;
-  const Var scores = autograd::linear(pass.tape, state, router.weight,
-                                      autograd::WeightLayout::out_in, router.bias);
-  return autograd::topk_softmax(pass.tape, scores, spec_.kept());
+  const Var scores =
+      autograd::linear(tape, read, router.weight, autograd::WeightLayout::out_in, router.bias);
+  return autograd::topk_softmax(tape, scores, kept);
 }
 
 Var mix(autograd::Tape* tape, const Votes& votes) {

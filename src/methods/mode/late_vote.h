@@ -28,6 +28,16 @@ struct Votes {
   autograd::Var weights;               ///< G [m, k]; a row sums to 1
 };
 
+/// W [k, hidden] and b [k] of the weights G = softmax(W x + b).
+struct RouterWeights {
+  autograd::Var weight, bias;
+};
+
+/// G [m, k] of rows x [m, hidden] of the state before the late layers: the softmax over the `kept`
+/// largest scores, 0 elsewhere. `norm_eps` is the model's.
+autograd::Var route(autograd::Tape* tape, const ModeSpec& spec, float norm_eps,
+                    const RouterWeights& router, const autograd::Var& x, std::int64_t kept);
+
 /// MoDE (Luo and Specia, 2024): with H_i the residual stream behind layer i of n, phi the head and
 /// N_i a norm, the next token's logits are sum over i > n - k of G_i phi(N_i(H_i)), and
 /// G = softmax(W H_{n-k} + b). As phi is linear and the weights sum to 1, they are also
@@ -46,6 +56,10 @@ class LateVote {
   /// The states H_i, i < n, that the last stage needs.
   Site site() const;
   const ModeSpec& spec() const { return spec_; }
+  /// The layer whose state is routed, n - k: late layers are those above it.
+  std::int64_t gate_layer() const { return layers_ - spec_.k; }
+  /// Of the layers that vote. Last stage only, with a learnt router.
+  const RouterWeights& router() const { return spec_.k < declared_k_ ? router_ : declared_router_; }
 
   /// Declares the parameters of the last stage; the vote must outlive the set.
   void declare(bool owned, model::ParameterSet& parameters);
@@ -66,22 +80,21 @@ class LateVote {
               const std::function<autograd::Var(std::int64_t)>& state,
               const autograd::Var& last_normed) const;
 
+  /// What late layer i hands to the head for rows of H_i [m, hidden]: [m, embed_dim]. Last stage
+  /// only; collective over the tensor group.
+  autograd::Var expert(const model::Stage& last, const model::Pass& pass, std::int64_t layer,
+                       const autograd::Var& state) const;
+
  private:
-  std::int64_t first() const { return layers_ - spec_.k; }  // the layer whose state is routed
   const model::NormWeights& norm_of(const model::Stage& last, std::int64_t layer) const;
-  autograd::Var weights(const model::Stage& last, const model::Pass& pass,
-                        autograd::Var state) const;
 
   ModeSpec spec_;
   int declared_k_;
   std::int64_t layers_, hidden_;
   bool biased_;                            // norms of the model have a bias
   std::vector<model::NormWeights> norms_;  // of the layers declared, the last one's excepted
-  struct Router {
-    autograd::Var weight, bias;
-  };
-  Router declared_router_;  // of the layers declared
-  Router router_;           // of those that vote, the last rows of the same memory
+  RouterWeights declared_router_;          // of the layers declared
+  RouterWeights router_;                   // of those that vote, the last rows of the same memory
 };
 
 /// sum of G_i times expert i.
