@@ -219,6 +219,9 @@ void describe_loss(OptionTable& t, train::LossConfig& c) {
         {.help = "Divides both models' logits in the divergence.", .range = above(0)});
   t.add("scale_t2", c.scale_t2,
         {.help = "Multiply the divergence by the square of the temperature."});
+  t.add("on_prompt", c.on_prompt,
+        {.help = "Learn the prompts of data.train as well as the responses; data.eval is scored on "
+                 "its responses either way."});
   t.add("normalise", c.normalise,
         {.help = "What the losses are a mean of: all supervised tokens, or all sequences, each "
                  "with the mean of its tokens."});

@@ -9,7 +9,8 @@ namespace fathom::data {
 namespace {
 
 // Closes the sequence whose ids and labels were just appended.
-void close_sequence(MicroBatch& batch, std::int64_t sample, std::int64_t record_number) {
+void close_sequence(MicroBatch& batch, std::int64_t sample, std::int64_t record_number,
+                    std::int32_t prompt) {
   FATHOM_CHECK(batch.tokens() <= std::numeric_limits<std::int32_t>::max(), "a micro-batch of ",
                batch.tokens(), " tokens");
   const std::int32_t begin = batch.cu_seqlens.back();
@@ -20,6 +21,7 @@ void close_sequence(MicroBatch& batch, std::int64_t sample, std::int64_t record_
   batch.cu_seqlens.push_back(end);
   batch.sample_index.push_back(sample);
   batch.record_index.push_back(record_number);
+  batch.prompts.push_back(std::min(prompt, end - begin));
 }
 
 // Number of tokens of a right-padded row.
@@ -90,12 +92,13 @@ void append(MicroBatch& batch, const TokenRecord& record, std::int64_t sample,
             std::int64_t record_number) {
   FATHOM_CHECK(record.ids.size() >= 2, "a record of ", record.ids.size(), " ids");
   const std::size_t inputs = record.ids.size() - 1;
-  const auto first = static_cast<std::size_t>(std::max(record.prompt_length, 1) - 1);
+  const std::int32_t prompt = std::max(record.prompt_length, 1);
+  const auto first = record.learn_prompt ? 0 : static_cast<std::size_t>(prompt - 1);
   for (std::size_t p = 0; p < inputs; ++p) {
     batch.ids.push_back(record.ids[p]);
     batch.labels.push_back(p < first ? kNoLabel : record.ids[p + 1]);
   }
-  close_sequence(batch, sample, record_number);
+  close_sequence(batch, sample, record_number, prompt);
 }
 
 MicroBatch from_padded(std::span<const std::int32_t> ids, std::span<const std::int32_t> mask,
@@ -119,7 +122,10 @@ MicroBatch from_padded(std::span<const std::int32_t> ids, std::span<const std::i
       batch.ids.push_back(row_ids[t]);
       batch.labels.push_back(t + 1 < tokens ? row_labels[t + 1] : kNoLabel);
     }
-    close_sequence(batch, row, row);
+    const auto row_start = batch.labels.begin() + batch.cu_seqlens.back();
+    const auto first = std::find_if(row_start, batch.labels.end(),
+                                    [](std::int32_t label) { return label != kNoLabel; });
+    close_sequence(batch, row, row, static_cast<std::int32_t>(first - row_start) + 1);
   }
   return batch;
 }
@@ -134,7 +140,7 @@ MicroBatch slice(const MicroBatch& batch, std::int64_t begin, std::int64_t end) 
     const std::int32_t to = batch.cu_seqlens[s + 1];
     part.ids.insert(part.ids.end(), batch.ids.begin() + from, batch.ids.begin() + to);
     part.labels.insert(part.labels.end(), batch.labels.begin() + from, batch.labels.begin() + to);
-    close_sequence(part, batch.sample_index[s], batch.record_index[s]);
+    close_sequence(part, batch.sample_index[s], batch.record_index[s], batch.prompts[s]);
   }
   return part;
 }

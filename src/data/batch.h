@@ -34,6 +34,7 @@ struct MicroBatch {
   std::vector<std::int64_t>
       sample_index;  ///< [sequences] global sample number (keys random numbers)
   std::vector<std::int64_t> record_index;  ///< [sequences] record of the token file (keys caches)
+  std::vector<std::int32_t> prompts;       ///< [sequences] positions of its prompt, at least one
   std::int64_t label_tokens = 0;           ///< labels that are not kNoLabel
   Role role = Role::dataset;
 
@@ -72,14 +73,16 @@ class RoleCounts {
   std::array<BatchCounts, kRoles> counts_;
 };
 
-/// Appends a record of n ids as n - 1 positions, supervised from max(prompt_length, 1) - 1 on.
+/// Appends a record of n ids as n - 1 positions, supervised from max(prompt_length, 1) - 1 on, or
+/// all of them if its prompt is to be learnt.
 void append(MicroBatch& batch, const TokenRecord& record, std::int64_t sample,
             std::int64_t record_number);
 
 /// Packs a padded batch as Hugging Face models take it: three arrays of [rows x length], row-major;
 /// mask 1 for tokens and 0 for the padding on the right; labels not shifted (labels[t] is the label
 /// *of* token t), -100 where unsupervised. All attended positions are kept, so outputs compare one
-/// for one with those at mask 1. sample_index and record_index are the row numbers. Throws
+/// for one with those at mask 1. sample_index and record_index are the row numbers; a prompt ends
+/// with the position that predicts the first label. Throws
 /// Error(data) naming row and column for left padding, holes, a row without a token, a label in the
 /// padding, or an id or label outside [0, vocab_size).
 MicroBatch from_padded(std::span<const std::int32_t> ids, std::span<const std::int32_t> mask,

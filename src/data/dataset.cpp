@@ -47,13 +47,15 @@ Overlong parse_overlong(const std::string& name) {
   fail(ErrorKind::config, "overlong policy '", name, "'; refuse, truncate or skip expected");
 }
 
-Dataset::Dataset(std::shared_ptr<const TokenFile> file, std::int64_t context, Overlong policy)
-    : file_(std::move(file)), context_(context), policy_(policy) {
+Dataset::Dataset(std::shared_ptr<const TokenFile> file, std::int64_t context, Overlong policy,
+                 bool learn_prompts)
+    : file_(std::move(file)), context_(context), policy_(policy), learn_prompts_(learn_prompts) {
   require(context > 0, ErrorKind::config, "context length ", context, "; at least 1 expected");
   report_.records = file_->records();
   for (std::int64_t r = 0; r < file_->records(); ++r) {
     const std::int64_t needed = file_->length(r) - 1;
-    const std::int64_t labels = label_count(std::min(needed, context), file_->prompt_length(r));
+    const std::int64_t labels =
+        label_count(std::min(needed, context), learn_prompts ? 0 : file_->prompt_length(r));
     report_.longest = std::max(report_.longest, needed);
     if (needed > context && policy == Overlong::refuse) refuse_overlong(*file_, context, r);
     if (needed > context && policy == Overlong::skip) {
@@ -75,6 +77,7 @@ Dataset::Dataset(std::shared_ptr<const TokenFile> file, std::int64_t context, Ov
 TokenRecord Dataset::record(std::int64_t index) const {
   TokenRecord record = file_->record(file_record(index));
   record.ids = record.ids.first(static_cast<std::size_t>(inputs(index)) + 1);
+  record.learn_prompt = learn_prompts_;
   return record;
 }
 
@@ -83,7 +86,7 @@ std::int64_t Dataset::inputs(std::int64_t index) const {
 }
 
 std::int64_t Dataset::labels(std::int64_t index) const {
-  return label_count(inputs(index), file_->prompt_length(file_record(index)));
+  return label_count(inputs(index), learn_prompts_ ? 0 : prompt_length(index));
 }
 
 }  // namespace fathom::data

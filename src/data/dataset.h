@@ -26,13 +26,15 @@ struct DatasetReport {
 };
 
 /// A token file seen through a model's context length: the records that training can use, each cut
-/// to at most context + 1 ids (context inputs and their labels). Immutable, safe from several
+/// to at most context + 1 ids (context inputs and their labels). With `learn_prompts` every
+/// position of a record is supervised, else those of the response. Immutable, safe from several
 /// threads.
 class Dataset {
  public:
   /// Throws Error(config) for a context below 1, Error(data) for an overlong record under `refuse`
   /// and when no record is left.
-  Dataset(std::shared_ptr<const TokenFile> file, std::int64_t context, Overlong policy);
+  Dataset(std::shared_ptr<const TokenFile> file, std::int64_t context, Overlong policy,
+          bool learn_prompts = false);
 
   std::int64_t records() const { return static_cast<std::int64_t>(kept_.size()); }
   TokenRecord record(std::int64_t index) const;
@@ -58,6 +60,7 @@ class Dataset {
   std::shared_ptr<const TokenFile> file_;
   std::int64_t context_;
   Overlong policy_;
+  bool learn_prompts_;
   std::vector<std::int64_t> kept_;
   DatasetReport report_;
 };

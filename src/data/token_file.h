@@ -24,10 +24,12 @@ struct TokenFileInfo {
 };
 
 /// One record of n >= 2 ids. Position p (0 <= p < n - 1) predicts ids[p + 1]; the first supervised
-/// prediction is at prompt_length - 1 (0 for a prompt length of 0, where all is supervised).
+/// prediction is at prompt_length - 1 (0 for a prompt length of 0, where all is supervised), or at
+/// 0 if the prompt is to be learnt as well.
 struct TokenRecord {
   std::span<const std::int32_t> ids;
   std::int32_t prompt_length = 0;
+  bool learn_prompt = false;  ///< not in the file: what a data set was asked for
 };
 
 /// Writes a token file record by record with memory for the index only: ids go to a spill file

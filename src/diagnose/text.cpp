@@ -24,6 +24,7 @@ data::MicroBatch front_of(const data::MicroBatch& batch, std::int64_t tokens) {
   for (auto* values : {&front.ids, &front.labels, &front.positions})
     values->resize(static_cast<std::size_t>(tokens));
   front.cu_seqlens = {0, static_cast<std::int32_t>(tokens)};
+  front.prompts = {std::min(front.prompts[0], front.cu_seqlens.back())};
   front.label_tokens =
       front.tokens() - std::count(front.labels.begin(), front.labels.end(), data::kNoLabel);
   return front;

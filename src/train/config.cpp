@@ -305,6 +305,9 @@ void check_distill(const TrainConfig& config, Rules& rules) {
   rules.must(!distill.generates() || config.loss.kd_weight > 0,
              {"distill.method", "loss.kd_weight"},
              "nothing but the divergence is learnt from the student's own text: set kd_weight");
+  rules.must(!config.loss.on_prompt || distill.method == DistillMethod::off_policy,
+             {"loss.on_prompt", "distill.method"},
+             "prompts are learnt only from the records of data.train: method = off_policy");
   check_sampling(distill, rules);
   check_pairs(config, rules);
 }

@@ -144,6 +144,7 @@ struct LossConfig {
   double rejected_weight = 1.0;  ///< of the student's side of prepared pairs; 2 in all
   double temperature = 1.0;
   bool scale_t2 = false;
+  bool on_prompt = false;  ///< of data.train: learn prompts, too
   Normalise normalise = Normalise::tokens;
   int vocab = 0;       ///< entries of the vocabulary that count; 0: all that both models have
   int chunk_rows = 0;  ///< rows of logits held at a time; 0: chosen from the vocabulary

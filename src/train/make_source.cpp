@@ -8,21 +8,22 @@
 namespace fathom::train {
 
 std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
-                                            Overlong policy, std::int64_t vocab, bool check_all) {
+                                            Overlong policy, std::int64_t vocab, bool check_all,
+                                            bool learn_prompts) {
   using data::TokenFile;
   auto file = std::make_shared<const TokenFile>(
       TokenFile::open(path, check_all ? TokenFile::Check::all : TokenFile::Check::index));
   require(file->info().vocab_size <= vocab, ErrorKind::data, path, ": its tokenizer has ",
           file->info().vocab_size, " ids, the model's vocabulary ", vocab,
           "; tokenize the text with the model's own tokenizer");
-  return std::make_unique<data::Dataset>(std::move(file), context, policy);
+  return std::make_unique<data::Dataset>(std::move(file), context, policy, learn_prompts);
 }
 
 RunData open_data(const TrainConfig& config, const EnginePlan& plan, bool check_all) {
-  const auto open = [&](const std::string& path) {
-    return path.empty()
-               ? nullptr
-               : open_dataset(path, plan.context, config.data.overlong, plan.loss_vocab, check_all);
+  const auto open = [&](const std::string& path, bool learn_prompts = false) {
+    return path.empty() ? nullptr
+                        : open_dataset(path, plan.context, config.data.overlong, plan.loss_vocab,
+                                       check_all, learn_prompts);
   };
   std::string train = config.data.train, rejected;
   if (config.distill.method == DistillMethod::contrastive) {
@@ -30,7 +31,7 @@ RunData open_data(const TrainConfig& config, const EnginePlan& plan, bool check_
     train = pairs.chosen;
     rejected = pairs.rejected;
   }
-  return {.train = open(train),
+  return {.train = open(train, config.loss.on_prompt),
           .rejected = open(rejected),
           .corpus = open(config.data.corpus),
           .eval = open(config.data.eval)};

@@ -20,9 +20,11 @@ struct RunData {
 /// what open_dataset throws.
 RunData open_data(const TrainConfig& config, const EnginePlan& plan, bool check_all);
 
-/// Opens a token file for a model: checks that the tokenizer's ids fit the vocabulary.
+/// Opens a token file for a model: checks that the tokenizer's ids fit the vocabulary. Prompts are
+/// supervised only if they are to be learnt.
 std::unique_ptr<data::Dataset> open_dataset(const std::string& path, std::int64_t context,
-                                            Overlong policy, std::int64_t vocab, bool check_all);
+                                            Overlong policy, std::int64_t vocab, bool check_all,
+                                            bool learn_prompts = false);
 
 /// The source that a configuration asks for. Data and engine must outlive it. `progress` is called
 /// between the tokens that it generates.

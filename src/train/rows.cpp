@@ -1,8 +1,12 @@
 #include "train/rows.h"
 
+#include "core/error.h"
+
 namespace fathom::train {
 
 DeviceRows upload(Device& device, const data::MicroBatch& batch) {
+  FATHOM_CHECK(std::ssize(batch.prompts) == batch.sequences(), batch.prompts.size(), " prompts of ",
+               batch.sequences(), " sequences");
   DeviceRows rows;
   rows.count = batch.tokens();
   auto tokens = std::make_shared<autograd::TokenRows>();
@@ -14,17 +18,10 @@ DeviceRows upload(Device& device, const data::MicroBatch& batch) {
     // Random numbers are keyed by the low 32 bits of the sample's number.
     const auto sample = static_cast<std::uint32_t>(batch.sample_index[at]);
     tokens->sample_ids.push_back(sample);
+    tokens->prompts.push_back({batch.cu_seqlens[at], batch.prompts[at]});
     samples.insert(samples.end(),
                    static_cast<std::size_t>(batch.cu_seqlens[at + 1] - batch.cu_seqlens[at]),
                    static_cast<std::int32_t>(sample));
-  }
-  // The position that predicts the first supervised token is the prompt's last.
-  for (std::int64_t b = 0; b < batch.sequences(); ++b) {
-    const std::int32_t begin = batch.cu_seqlens[static_cast<std::size_t>(b)],
-                       end = batch.cu_seqlens[static_cast<std::size_t>(b) + 1];
-    std::int32_t row = begin;
-    while (row + 1 < end && batch.labels[static_cast<std::size_t>(row)] == data::kNoLabel) ++row;
-    tokens->prompts.push_back({begin, row + 1 - begin});
   }
   std::vector<std::int32_t> label_rows, labels;
   for (std::size_t i = 0; i < batch.labels.size(); ++i) {

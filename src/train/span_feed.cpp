@@ -25,14 +25,10 @@ Text text_of(const MicroBatch& batch, std::int64_t sequence) {
   const std::int64_t begin = batch.cu_seqlens[s], end = batch.cu_seqlens[s + 1];
   Text text;
   text.ids.assign(batch.ids.begin() + begin, batch.ids.begin() + end);
-  const auto labels = batch.labels.begin() + begin;
-  const auto first = std::find_if(labels, batch.labels.begin() + end,
-                                  [](std::int32_t label) { return label != data::kNoLabel; });
-  text.prompt_length = static_cast<std::int32_t>(first - labels) + 1;
+  text.prompt_length = batch.prompts[s];
   if (const std::int32_t last = batch.labels[static_cast<std::size_t>(end - 1)];
       last != data::kNoLabel)
     text.ids.push_back(last);
-  text.prompt_length = std::min(text.prompt_length, static_cast<std::int32_t>(text.ids.size()));
   return text;
 }
 

@@ -32,6 +32,18 @@ TEST(Batch, ThePromptEndsWhereTheResponseIsPredicted) {
   EXPECT_EQ(packed({{{1, 2, 3, 4}, 3, 0}}).labels, (Ids{-100, -100, 4}));
 }
 
+TEST(Batch, APromptMayBeLearntAndStaysAPrompt) {
+  const Ids ids{1, 2, 3, 4};
+  MicroBatch batch;
+  append(batch, {.ids = ids, .prompt_length = 3, .learn_prompt = true}, 0, 0);
+  append(batch, {.ids = ids, .prompt_length = 3}, 1, 0);
+  append(batch, {.ids = ids, .prompt_length = 0}, 2, 0);
+  append(batch, {.ids = std::span(ids).first(2), .prompt_length = 3, .learn_prompt = true}, 3, 0);
+  EXPECT_EQ(batch.labels, (Ids{2, 3, 4, -100, -100, 4, 2, 3, 4, 2}));
+  EXPECT_EQ(batch.prompts, (Ids{3, 3, 1, 1})) << "positions; the last was cut inside its prompt";
+  EXPECT_EQ(slice(batch, 1, 3).prompts, (Ids{3, 1}));
+}
+
 TEST(Batch, EmptyIsValid) {
   const MicroBatch batch;
   EXPECT_TRUE(batch.empty());
@@ -51,6 +63,7 @@ TEST(Batch, PaddedRowsArePackedAndLabelsShifted) {
   EXPECT_EQ(batch.labels, (Ids{-100, 3, 4, -100, 6, -100, 8, 9, -100}));
   EXPECT_EQ(batch.positions, (Ids{0, 1, 2, 3, 0, 1, 0, 1, 2}));
   EXPECT_EQ(batch.cu_seqlens, (Ids{0, 4, 6, 9}));
+  EXPECT_EQ(batch.prompts, (Ids{2, 1, 1})) << "up to the position that predicts the first label";
   EXPECT_EQ(batch.sample_index, (std::vector<std::int64_t>{0, 1, 2}));
   EXPECT_EQ(batch.label_tokens, 5);
 }

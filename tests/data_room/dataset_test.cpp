@@ -49,6 +49,15 @@ TEST_F(Datasets, TruncatesAndDropsWhatHasNoLabelLeft) {
   EXPECT_EQ(data.record(1).ids.back(), 5);
 }
 
+TEST_F(Datasets, CountsThePromptsLabelsWhereTheyAreLearnt) {
+  const Dataset data(open(three()), 2, Overlong::truncate, true);
+  ASSERT_EQ(data.records(), 3) << "what is cut inside its prompt has labels, too";
+  EXPECT_EQ(data.labels(2), 2);
+  EXPECT_EQ(data.report().label_tokens, 1 + 2 + 2);
+  EXPECT_TRUE(data.record(2).learn_prompt);
+  EXPECT_EQ(data.prompt_length(2), 5) << "still a prompt";
+}
+
 TEST_F(Datasets, KeepsTheFileNumberOfRecords) {
   auto records = three();
   std::swap(records[0], records[2]);

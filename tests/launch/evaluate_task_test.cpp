@@ -86,6 +86,34 @@ TEST_F(EvaluateTask, EveryGridAndBatchGivesTheSameAnswers) {
   EXPECT_EQ(files::read_text(*files_ / "batch.jsonl"), answers);
 }
 
+TEST_F(EvaluateTask, TunedModelsAnswerTheSameOnEveryGrid) {
+  testing::write_tokens(*files_ / "tokens.h5", 6, 4, 20, 503, 3);
+  const std::string all =
+      "$FATHOM evaluate --prompts=q.jsonl --template=plain --max-new=12 --output=out.json "
+      "--task=commonsense,arithmetic ";
+  succeed(all + "--model=model --answers=base.jsonl --name=it");
+  const std::string base = files::read_text(*files_ / "base.jsonl");
+  for (const auto& [run, options] : {std::pair("lora", "--adapter.kind=lora"),
+                                     std::pair("control", "--adapter.kind=parallel_control"),
+                                     std::pair("moc", "--moc.enabled --moc.top_k=2"),
+                                     std::pair("mode", "--mode.enabled --mode.k=2")}) {
+    const std::string folder = std::string("run-") + run;
+    const Outcome trained = in_folder(
+        "$FATHOM train --model.path=model --data.train=tokens.h5 "
+        "--run.steps=3 --optim.lr=0.05 --run.dir=" +
+        folder + " " + options);
+    ASSERT_EQ(trained.code, 0) << trained.text;
+    const std::string tuned = all + "--name=it --checkpoint=" + folder;
+    succeed(tuned + " --answers=alone.jsonl");
+    const std::string answers = files::read_text(*files_ / "alone.jsonl");
+    EXPECT_NE(answers, base) << run;
+    for (const std::string grid : {" --tp=2", " --pp=2", " --dp=2 --batch=2"}) {
+      succeed("$MPIRUN " + tuned + grid + " --answers=grid.jsonl");
+      EXPECT_EQ(files::read_text(*files_ / "grid.jsonl"), answers) << run << grid;
+    }
+  }
+}
+
 TEST_F(EvaluateTask, AsksSingleSetsAndSomeOfEach) {
   const json one = succeed(ask("--task=boolq,arc_e --questions=1")).at("answers");
   EXPECT_EQ(one.at("questions"), 2) << "of each set";

@@ -195,6 +195,8 @@ TEST(TrainOptions, RulesBetweenKeys) {
         "--loss.alpha=1"},
        "alpha must be greater than 0 and less than 1"},
       {{"--teacher.path=t", "--loss.kd_weight=1", "--loss.alpha=0.2"}, "alpha is read only by"},
+      {{"--teacher.path=t", "--loss.kd_weight=1", "--loss.on_prompt", "--distill.method=mixed"},
+       "prompts are learnt only from the records of data.train"},
       {{"--teacher.path=t", "--loss.kd_weight=1", "--loss.beta=0.2"}, "beta is read only by js"},
       {{"--teacher.path=t", "--loss.kd_weight=1", "--loss.divergence=skew_kl",
         "--loss.detach_mixture=true"},
