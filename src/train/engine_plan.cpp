@@ -219,6 +219,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   plan.set_moc(config.moc);
   plan.label_share = label_share(config);
   place_layers(config, plan);
+  check_stages(plan);  // which set_adapter() saw as one
   check_also_trained(config.adapter.train, plan);
   return plan;
 }
