@@ -8,6 +8,7 @@
 #include "../mpi_main.h"
 #include "diagnose/depth/collector.h"
 #include "diagnose/depth/report.h"
+#include "tests/support/golden.h"
 #include "tests/train/mode_golden.h"
 #include "tests/train/small_distillation.h"
 #include "train/probe.h"
@@ -33,7 +34,7 @@ std::vector<Case> cases() {
 }
 
 DepthSums look(comm::Communicator& world, const std::string& name, const comm::GridShape& shape) {
-  const std::string folder = golden::kFolder + "methods/" + name;
+  const std::string folder = test::golden("methods/" + name);
   const auto expected = nlohmann::json::parse(std::ifstream(folder + "/expected.json"));
   const TrainConfig config = golden::config(expected.at("options"), shape);
   const auto device = make_cpu_device(std::size_t{1} << 28);
@@ -58,7 +59,7 @@ TEST_P(DepthGolden, LossesAreThoseOfPyTorchAndTheGridDoesNotMatter) {
   const auto& [name, grid] = GetParam();
   const DepthSums sums = look(test::world(), name, grid);
   const auto expected =
-      nlohmann::json::parse(std::ifstream(golden::kFolder + "methods/" + name + "/expected.json"));
+      nlohmann::json::parse(std::ifstream(test::golden("methods/" + name + "/expected.json")));
   const double task = expected.at("terms").at("task"), distill = expected.at("terms").at("distill");
   EXPECT_NEAR(sums.mixture.loss / sums.tokens, task, 2e-5 * task);
   double divergences = 0;

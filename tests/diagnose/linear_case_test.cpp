@@ -16,6 +16,9 @@ namespace {
 using autograd::Var;
 using diagnose::moc::Matrix;
 using namespace methods::moc;
+using methods::routing::make_groups;
+using methods::routing::Scope;
+using methods::routing::Tokens;
 
 constexpr std::int64_t kWidth = 12;
 constexpr double kAlpha = 0.7;
