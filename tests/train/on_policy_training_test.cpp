@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr int kSteps = 9;
 
-/// metrics.jsonl without what depends on the clock.
+/// metrics.jsonl without what depends on the clock or on the grid.
 std::vector<json> metrics(const fs::path& run) {
   std::ifstream file(run / "metrics.jsonl");
   std::vector<json> lines;
@@ -27,7 +27,8 @@ std::vector<json> metrics(const fs::path& run) {
     json line = json::parse(text);
     for (const char* key : {"seconds", "tokens_per_s", "memory_bytes", "peak_share"})
       line.erase(key);
-    if (line.contains("more")) line["more"].erase("generation_seconds");
+    if (line.contains("more"))
+      for (const char* key : {"generation_seconds", "stage_bytes"}) line["more"].erase(key);
     lines.push_back(std::move(line));
   }
   return lines;
