@@ -257,17 +257,18 @@ TEST_F(BadCheckpoint, KilledAtRandomMoments) {
   const std::string options =
       " --run.steps=100000 --run.keep=2 --run.save_every=1 --dropout.residual=0.1";
   std::int64_t newest = 0;
-  for (int i = 0; i < kills; ++i) {
+  // On a busy machine the first save may need longer than that: then later and later kills follow.
+  for (int i = 0; i < kills || (newest == 0 && i < 10 * kills); ++i) {
     // One rank of the two, or the launcher with all; half of the kills hit a run that has just
     // begun.
     const char* victim[] = {"$(pgrep -P $job | head -n 1)", "$(pgrep -P $job | tail -n 1)", "$job"};
-    const Outcome outcome =
-        in_folder(train_command("random", options) + " & job=$!\nsleep " +
-                  std::to_string(seconds(random)) + "\nkill -KILL " + victim[random() % 3] +
-                  "\nwait $job\ncode=$?\n"
-                  // Ranks without a launcher need a moment to notice.
-                  "while pgrep -f 'fathom [t]rain --run.dir=random '; do "
-                  "sleep 0.05; done\nexit $code");
+    const Outcome outcome = in_folder(train_command("random", options) + " & job=$!\nsleep " +
+                                      std::to_string(seconds(random) * (1 + i / kills)) +
+                                      "\nkill -KILL " + victim[random() % 3] +
+                                      "\nwait $job\ncode=$?\n"
+                                      // Ranks without a launcher need a moment to notice.
+                                      "while pgrep -f 'fathom [t]rain --run.dir=random '; do "
+                                      "sleep 0.05; done\nexit $code");
     EXPECT_NE(outcome.code, 0);
     if (!fs::exists(*files_ / "random/LATEST")) continue;
     const Steps steps = checkpoints::committed_steps(*files_ / "random");
