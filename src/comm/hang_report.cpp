@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr const char* kClosed = "closed";  // the file that closes the reports of a folder
 
 std::string report_name(int rank) {
   char name[32];
@@ -102,14 +105,19 @@ std::string to_string(const HangReport& r) {
              ", silent for ", r.silent_seconds, " s");
 }
 
+void close_reports(const fs::path& folder) {
+  std::ofstream(folder / kClosed) << "the job ended here\n";  // several ranks may, at once
+}
+
 void write_report(const fs::path& folder, const HangReport& report) {
+  if (fs::exists(folder / kClosed)) return;
   fs::create_directories(folder);
   files::write_text_atomically(folder / report_name(report.rank), to_json(report).dump(2) + "\n");
 }
 
 void remove_report(const fs::path& folder, int rank) {
   std::error_code ignored;
-  fs::remove(folder / report_name(rank), ignored);
+  if (!fs::exists(folder / kClosed, ignored)) fs::remove(folder / report_name(rank), ignored);
 }
 
 std::vector<HangReport> read_reports(const fs::path& folder) {

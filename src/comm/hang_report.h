@@ -31,9 +31,14 @@ struct HangReport {
 /// s"
 std::string to_string(const HangReport& report);
 
-/// Writes rank_00003.json into the folder, which is made if needed. Throws Error(io).
+/// Writes rank_00003.json into the folder, which is made if needed, or removes it. Both do nothing
+/// once the reports are closed. Throws Error(io).
 void write_report(const std::filesystem::path& folder, const HangReport& report);
 void remove_report(const std::filesystem::path& folder, int rank);
+
+/// Keeps the reports as they are: the job ends. A launcher wakes stopped processes before it kills
+/// them, so that for a moment the rank that all waited for answers and the others go on.
+void close_reports(const std::filesystem::path& folder);
 
 /// All reports of one hang, by rank. Throws Error(io) naming a file that is not a report.
 std::vector<HangReport> read_reports(const std::filesystem::path& folder);

@@ -52,14 +52,9 @@ Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group, int pee
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
 
-// What fails is no progress, and neither is what comes after it: a rank whose peers are gone must
-// not take its report back while it tells the others of that.
+// What fails is no progress: a rank whose peers are gone must not take its report back.
 Watchdog::Call::~Call() {
-  if (watchdog_ == nullptr) return;
-  if (std::uncaught_exceptions() > 0) {
-    watchdog_->failed_.store(true, std::memory_order_release);
-    return;
-  }
+  if (watchdog_ == nullptr || std::uncaught_exceptions() > 0) return;
   watchdog_->call_.store(nullptr, std::memory_order_relaxed);
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
@@ -81,7 +76,7 @@ void Watchdog::run() {
     stop_signal_.wait_for(lock, Seconds(std::min(limit() / 20, 1.0)));
     const std::uint64_t now_seen = notes_.load(std::memory_order_acquire);
     const double silent = Seconds(Clock::now() - since).count();
-    if (now_seen != seen && !failed_.load(std::memory_order_acquire)) {
+    if (now_seen != seen) {
       if (reported) {
         std::fprintf(stderr, "watchdog: rank %d goes on\n", place_.rank);
         if (!place_.folder.empty()) remove_report(place_.folder, place_.rank);
@@ -138,6 +133,7 @@ void Watchdog::give_up(double silent_seconds) {
   std::string verdict;
   try {
     if (!place_.folder.empty()) {
+      close_reports(place_.folder);
       const Culprits culprits = find_culprits(read_reports(place_.folder));
       for (const int rank : culprits.ranks) verdict += str(verdict.empty() ? "" : ", ", rank);
       verdict = str("; it waited for rank ", verdict, ", which ", culprits.reason, "; see ",

@@ -100,8 +100,6 @@ class Watchdog {
   // The slots. Their fields are read only after they have not changed for half a limit, so they
   // need no protection from tearing; `notes_` is stored last and publishes them.
   std::atomic<std::uint64_t> notes_{0};
-  std::atomic<bool> failed_{
-      false};  ///< a call to other ranks has thrown: nothing after it is progress
   std::atomic<std::int64_t> step_{-1};
   std::atomic<int> micro_batch_{-1};
   std::atomic<const char*> name_{"start"};
