@@ -67,7 +67,9 @@ class ModeStudy:
                                                               f"--max-new={new}")
             (short, long) = seconds.values()
             tokens = [r["questions"] * r["seeds"][0]["tokens"] for r in report.values()]
-            return found | {"token_seconds": (long - short) / (tokens[1] - tokens[0])}
+            exits = [r["seeds"][0].get("exits", {}) for r in report.values()][1]  # none where all layers run
+            return found | {"token_seconds": (long - short) / (tokens[1] - tokens[0]),
+                            "layers": exits.get("layers"), "fastest": exits.get("fastest")}
 
         return self.tuned.runs.once("exit " + name, self.exit_key(), make)
 
@@ -85,12 +87,15 @@ class ModeStudy:
         picture = pathlib.Path(self.options.page).with_suffix(".svg")
         picture.write_text(plot.scatter([(faster[name], r["commonsense"], name) for name, r in results.items()],
                                         "decoding, times as fast as all layers", "commonsense accuracy, %"))
-        rows = [[name, f"{1e3 * r['token_seconds']:.1f}", f"{faster[name]:.2f}", f"{r['commonsense']:.1f}",
+        rows = [[name, f"{r['layers']:.1f}" if r["layers"] else "all", f"{1e3 * r['token_seconds']:.1f}",
+                 f"{faster[name]:.2f}", f"{r['fastest']:.2f}" if r["fastest"] else "", f"{r['commonsense']:.1f}",
                  f"{r['arithmetic']:.1f}"] for name, r in results.items()]
         return ["", "## Leaving early", "",
                 f"{EXITING}, first seed. Speed is that of answering {4 * SPEED_QUESTIONS} arithmetic questions one "
-                "after the other with one thread, prompts left out; accuracy that of batches.", "",
-                *study.table(["decided by", "CPU ms/token", "times as fast", "commonsense, %", "arithmetic, %"], rows),
+                "after the other with one thread, prompts left out, and at most what the weights of the layers that "
+                "are left out allow; accuracy that of batches.", "",
+                *study.table(["decided by", "average depth", "CPU ms/token", "times as fast", "at most",
+                              "commonsense, %", "arithmetic, %"], rows),
                 "", f"![Accuracy against speed]({picture.name})"]
 
     def rows(self, jobs):
