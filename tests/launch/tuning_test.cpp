@@ -7,6 +7,7 @@
 
 #include "core/files.h"
 #include "tests/launch/program.h"
+#include "tests/support/run_metrics.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
 
@@ -60,11 +61,7 @@ class Tuning : public ::testing::TestWithParam<Method> {
 
   /// The steps in a run's metrics.
   static std::vector<json> steps_of(const std::string& run) {
-    std::ifstream file(*files_ / run / "metrics.jsonl");
-    std::vector<json> steps;
-    for (std::string line; std::getline(file, line);)
-      if (json step = json::parse(line); step.at("kind") == "step") steps.push_back(step);
-    return steps;
+    return testing::metrics_of(*files_ / run, "step");
   }
 
   /// The run `run` as it was after two steps.

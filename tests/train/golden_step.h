@@ -1,10 +1,10 @@
 #pragma once
 
-#include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
 
 #include "../mpi_main.h"
+#include "tests/support/golden.h"
 #include "tests/train/small_distillation.h"
 #include "train/probe.h"
 
@@ -12,7 +12,7 @@
 /// same on every grid.
 namespace fathom::train::golden_step {
 
-inline const std::string kModel = std::string(FATHOM_TEST_DATA) + "/golden/models/llama";
+inline const std::string kModel = test::golden("models/llama");
 
 inline TrainConfig config(const comm::GridShape& grid) {
   TrainConfig config;
@@ -101,13 +101,9 @@ inline void expect_same(const Trained& here, const Trained& one) {
   if (test::world().rank() != 0) return;
   ASSERT_EQ(here.gradients.size(), one.gradients.size());
   for (const auto& [name, tensor] : one.gradients) {
-    const std::vector<float>& ours = here.gradients.at(name).values;
-    double difference = 0, size = 0;
-    for (std::size_t i = 0; i < ours.size(); ++i) {
-      difference += std::pow(static_cast<double>(ours[i]) - tensor.values[i], 2);
-      size += std::pow(static_cast<double>(tensor.values[i]), 2);
-    }
-    EXPECT_LT(std::sqrt(difference), 1e-5 * std::sqrt(size) + 1e-6 * one.norm) << name;
+    EXPECT_LT(test::distance(here.gradients.at(name).values, tensor.values),
+              1e-5 * test::norm(tensor.values) + 1e-6 * one.norm)
+        << name;
   }
 }
 

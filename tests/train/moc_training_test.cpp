@@ -1,13 +1,12 @@
 // Whole runs with mixture of control: stopped and resumed on another grid, they lose what the run
 // on the first grid loses; usage is in the metrics.
 
-#include <fstream>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "../mpi_main.h"
 #include "core/log.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/run_metrics.h"
 #include "tests/train/small_distillation.h"
 #include "train/trainer.h"
 
@@ -15,14 +14,9 @@ namespace fathom::train {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-std::vector<json> steps_of(const fs::path& run) {
-  std::ifstream file(run / "metrics.jsonl");
-  std::vector<json> lines;
-  for (std::string text; std::getline(file, text);)
-    if (json line = json::parse(text); line.at("kind") == "step") lines.push_back(std::move(line));
-  return lines;
+std::vector<nlohmann::json> steps_of(const fs::path& run) {
+  return testing::metrics_of(run, "step");
 }
 
 class MocTraining : public ::testing::TestWithParam<comm::GridShape> {

@@ -8,6 +8,7 @@
 #include "../mpi_main.h"
 #include "core/parameter_names.h"
 #include "methods/mta/loss.h"
+#include "tests/support/golden.h"
 #include "tests/train/small_distillation.h"
 #include "train/probe.h"
 #include "train/state_losses.h"
@@ -17,8 +18,7 @@ namespace {
 
 using methods::adapters::Kind;
 
-const std::string kGolden = std::string(FATHOM_TEST_DATA) + "/golden/";
-const std::string kModel = kGolden + "models/llama";
+const std::string kModel = test::golden("models/llama");
 
 // The teacher's key/value heads: more tensor ranks would have to share one in unequal parts.
 constexpr int kTeacherHeads = 3;
@@ -36,7 +36,7 @@ std::vector<Case> cases() {
     };
   };
   const auto taught = [](TrainConfig& c) {
-    c.teacher.path = kGolden + "methods/teacher-llama";
+    c.teacher.path = test::golden("methods/teacher-llama");
     c.loss.kd_weight = 0.5;
   };
   return {
@@ -220,13 +220,9 @@ class ModeGrid : public ::testing::TestWithParam<comm::GridShape> {
     if (test::world().rank() != 0) return;
     ASSERT_EQ(here.gradients.size(), one.gradients.size());
     for (const auto& [name, tensor] : one.gradients) {
-      const std::vector<float>& ours = here.gradients.at(name).values;
-      double difference = 0, size = 0;
-      for (std::size_t i = 0; i < ours.size(); ++i) {
-        difference += std::pow(static_cast<double>(ours[i]) - tensor.values[i], 2);
-        size += std::pow(static_cast<double>(tensor.values[i]), 2);
-      }
-      EXPECT_LT(std::sqrt(difference), 1e-5 * std::sqrt(size) + 1e-6 * one.norm) << name;
+      EXPECT_LT(test::distance(here.gradients.at(name).values, tensor.values),
+                1e-5 * test::norm(tensor.values) + 1e-6 * one.norm)
+          << name;
     }
   }
 

@@ -1,14 +1,13 @@
 // Whole runs whose late layers vote: stopped and resumed on another grid, with adapters, and with a
 // k that shrinks on the way.
 
-#include <fstream>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "../mpi_main.h"
 #include "checkpoints/run_folder.h"
 #include "core/log.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/run_metrics.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/small_distillation.h"
 #include "train/mode_file.h"
@@ -18,14 +17,9 @@ namespace fathom::train {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-std::vector<json> steps_of(const fs::path& run) {
-  std::ifstream file(run / "metrics.jsonl");
-  std::vector<json> lines;
-  for (std::string text; std::getline(file, text);)
-    if (json line = json::parse(text); line.at("kind") == "step") lines.push_back(std::move(line));
-  return lines;
+std::vector<nlohmann::json> steps_of(const fs::path& run) {
+  return testing::metrics_of(run, "step");
 }
 
 class ModeTraining : public ::testing::TestWithParam<comm::GridShape> {
