@@ -21,6 +21,11 @@ class CpuDevice : public Device {
   void* allocate(std::size_t bytes) override { return arena_.allocate(bytes); }
   void free(void* memory) noexcept override { arena_.free(memory); }
 
+  bool owns(const void* memory) const noexcept override {
+    const auto* address = static_cast<const std::byte*>(memory);
+    return address >= arena_.base() && address < arena_.base() + arena_.size();
+  }
+
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override {
     KernelScope scope(*this);
     if (bytes > 0) std::memcpy(device_memory, host, bytes);

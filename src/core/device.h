@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace fathom {
@@ -24,6 +25,11 @@ class Device {
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* memory) noexcept = 0;
 
+  /// Whether an address lies in this device's arena.
+  virtual bool owns(const void* memory) const noexcept = 0;
+
+  /// The host's memory may be reused when a copy returns. copy_to_host() sees the work of every
+  /// kernel before it.
   virtual void copy_from_host(void* device_memory, const void* host, std::size_t bytes) = 0;
   virtual void copy_to_host(void* host, const void* device_memory, std::size_t bytes) = 0;
   virtual void fill_zero(void* device_memory, std::size_t bytes) = 0;
@@ -31,6 +37,11 @@ class Device {
   /// Bracket every access to device memory by kernels and collectives; calls nest. See KernelScope.
   virtual void open() noexcept = 0;
   virtual void close() noexcept = 0;
+
+  /// Blocks until everything that was asked of the device has run. The host has run it already.
+  virtual void synchronize() {}
+  /// How often the host has waited for the device so far: each wait leaves it idle for a while.
+  virtual std::int64_t host_waits() const { return 0; }
 
   virtual MemoryStats memory() const = 0;
   virtual void reset_peak() = 0;

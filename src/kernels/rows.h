@@ -13,8 +13,9 @@
 //   row.max(n, f)       the largest f(i)
 //   row.sums(n, f)      up to three sums in one pass: f(i) gives the terms of each as a Triple
 //
-// On the CPU a row is one iteration of an OpenMP loop with SIMD inside. Under nvcc the same source
-// gives one thread block a row and block-wide reductions whose result every thread sees. A body may
+// On the CPU a row is one iteration of an OpenMP loop with SIMD inside. For a GPU (FATHOM_GPU: nvcc, or
+// g++ with the stand-ins of gpu/sim) the same source gives one thread block a row and block-wide
+// reductions whose result every thread sees. A body may
 // therefore keep only values that come from sum and max in its own variables; what one each()
 // writes to memory, a later one may read after row.sync().
 
@@ -27,9 +28,9 @@ struct Triple {
 
 }  // namespace fathom::kernels
 
-#if defined(__CUDACC__)
+#if defined(FATHOM_GPU)
 #define FATHOM_BODY [=] __device__
-#include "kernels/rows_cuda.h"
+#include "gpu/rows_gpu.h"
 #else
 #define FATHOM_BODY [=] [[gnu::always_inline]]
 

@@ -19,7 +19,7 @@ compile() {
   if ! "$nvcc" -std=c++20 -x cu -O3 --extended-lambda --expt-relaxed-constexpr \
     -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
     -Xptxas -v,-warn-spills,-warn-lmem-usage -Werror all-warnings \
-    -I "$source_root" -c "$source" -o "$output/$name.o" >"$log" 2>&1; then
+    -DFATHOM_GPU -I "$source_root" -c "$source" -o "$output/$name.o" >"$log" 2>&1; then
     echo "$name: does not compile:" >&2
     cat "$log" >&2
     return 1

@@ -1,12 +1,12 @@
 #pragma once
 
-// The CUDA side of rows.h: a row is a thread block. Included by rows.h only.
+// The GPU's side of kernels/rows.h: a row is a thread block. Included by rows.h only.
 
 #include <cstdint>
-#include <cuda_runtime.h>
 
 #include "core/device.h"
-#include "core/error.h"
+#include "gpu/gpu_device.h"
+#include "gpu/launch.h"
 
 namespace fathom::kernels {
 
@@ -75,7 +75,7 @@ class Row {
 
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) row_kernel(std::int64_t rows, Body body) {
-  __shared__ float scratch[kBlockThreads / 32];
+  FATHOM_SHARED(float, scratch, kBlockThreads / 32);
   const Row row(scratch);
   for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(row, r);
 }
@@ -85,9 +85,7 @@ void for_each_row(Device& device, std::int64_t rows, std::int64_t /*columns*/, B
   if (rows == 0) return;
   KernelScope scope(device);
   const auto blocks = static_cast<unsigned>(rows < 65535 ? rows : 65535);
-  row_kernel<<<blocks, kBlockThreads>>>(rows, body);
-  const cudaError_t status = cudaGetLastError();
-  FATHOM_CHECK(status == cudaSuccess, "kernel launch: ", cudaGetErrorString(status));
+  gpu::launch(row_kernel<Body>, blocks, kBlockThreads, 0, gpu::stream_of(device), rows, body);
 }
 
 }  // namespace fathom::kernels

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "core/device.h"
+#include "core/device_collectives.h"
+
+// The kernel library is the backend: one shared library with this interface and all of kernels/ for
+// the CPU (one for each level of its instruction set), one for CUDA, one for CUDA's stand-in. They
+// share a name, and which of them a process runs on is decided by where the dynamic loader finds it:
+// no call goes through a table, and a machine without the CUDA toolkit never looks for it.
+
+namespace fathom::kernels {
+
+/// How products of f32 matrices are computed. f32 sums in every case; the CPU knows f32 only.
+enum class Precision {
+  f32,
+  tf32,  ///< factors rounded to 10 bits of mantissa
+  bf16   ///< factors rounded to bf16; masters, residual stream, losses and reductions stay f32
+};
+
+/// The library that this process runs on.
+struct Backend {
+  std::string name;     ///< "cpu", "cuda" or "sim"
+  std::string details;  ///< versions of what it is built on, for people
+  bool owns_memory = false;  ///< whether device memory is apart from the host's
+};
+const Backend& backend();
+
+struct DeviceOptions {
+  std::size_t limit_bytes = 0;  ///< of the arena; 0 = all that the device has free
+  int index = 0;                ///< which of the node's devices; the CPU ignores it
+  Precision precision = Precision::f32;
+};
+
+/// A device of this library. Throws Error(config) when there is no such device, or when it cannot
+/// give `limit_bytes` (naming what was asked for and what is free), or when it does not know the
+/// precision.
+std::unique_ptr<Device> make_device(const DeviceOptions& options = {});
+
+/// Devices that this process may use; 0 for the CPU, which is not counted.
+int device_count();
+
+/// A text that tells physical devices of a node apart (a PCI bus id), for people and for finding two
+/// ranks on one device.
+std::string device_identity(int index);
+
+/// Starts a group of `size` devices, one for each rank, that exchange memory without the host.
+/// `id` comes from new_collectives_id() of the group's first rank. Collective over the group;
+/// blocks. Throws Error(comm). Not for the CPU.
+std::string new_collectives_id();
+std::unique_ptr<DeviceCollectives> make_collectives(Device& device, const std::string& id, int rank,
+                                                    int size);
+
+}  // namespace fathom::kernels
