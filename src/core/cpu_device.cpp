@@ -21,10 +21,7 @@ class CpuDevice : public Device {
   void* allocate(std::size_t bytes) override { return arena_.allocate(bytes); }
   void free(void* memory) noexcept override { arena_.free(memory); }
 
-  bool owns(const void* memory) const noexcept override {
-    const auto* address = static_cast<const std::byte*>(memory);
-    return address >= arena_.base() && address < arena_.base() + arena_.size();
-  }
+  bool owns(const void* memory) const noexcept override { return arena_.owns(memory); }
 
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override {
     KernelScope scope(*this);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/arena.h"
+#include "tests/support/expect_error.h"
 
 namespace fathom {
 namespace {
@@ -68,6 +69,31 @@ TEST(Arena, SaysWhatDoesNotFit) {
     for (const char* part : {"4 MiB", "5 MiB", "8 MiB", "run.memory_limit_gib"})
       EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
   }
+}
+
+// Addresses that belong to nothing: an allocator that looked there would die.
+TEST(RangeAllocator, TouchesNoMemory) {
+  auto* base = reinterpret_cast<std::byte*>(std::uintptr_t{kMiB});
+  RangeAllocator range(base, 3 * kMiB);
+  std::byte* first = static_cast<std::byte*>(range.allocate(kMiB));
+  void* second = range.allocate(2 * kMiB);
+  EXPECT_EQ(first, base);
+  EXPECT_TRUE(range.owns(first + kMiB) && range.owns(second));
+  EXPECT_FALSE(range.owns(base - 1) || range.owns(base + 3 * kMiB) || range.owns(&range));
+  range.free(first);
+  EXPECT_EQ(range.allocate(kMiB), first);
+}
+
+// Enough is free, but not in one piece: both sizes must be told, or the message is a riddle.
+TEST(RangeAllocator, SaysHowLargeThePiecesAre) {
+  RangeAllocator range(reinterpret_cast<std::byte*>(std::uintptr_t{kMiB}), 10 * kMiB);
+  void* first = range.allocate(4 * kMiB);
+  range.allocate(2 * kMiB);
+  range.free(first);
+  testing::expect_error(
+      ErrorKind::config, [&] { range.allocate(6 * kMiB); }, "a tensor of 6 MiB", "2 MiB in use",
+      "limit 10 MiB", "largest free piece 4 MiB", "batch.micro_batch", "memory.recompute",
+      "model.frozen_dtype", "grid.tp", "grid.pp");
 }
 
 TEST(Tensor, GivesItsMemoryBackWithTheLastHandle) {
