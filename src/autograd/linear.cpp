@@ -23,13 +23,13 @@ void accumulate_weight_gradient(WeightLayout layout, const Tensor& x, const Tens
 
 }  // namespace
 
-Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias) {
+Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias,
+           kernels::Factors factors) {
   const Tensor& w = weight.value;
   const bool out_in = layout == WeightLayout::out_in;
   Var y(Tensor::empty(x.value.device(), {x.value.rows(), out_in ? w.rows() : w.columns()}),
         result_slot(tape, {&x, &weight, &bias}));
-  kernels::gemm(x.value, Trans::no, w, forward_trans(layout), y.value);
-  if (bias.defined()) kernels::add_bias(y.value, bias.value);
+  kernels::gemm_bias(x.value, w, forward_trans(layout), bias.value, y.value, factors);
   if (!y.needs_grad()) return y;
   FATHOM_CHECK(!weight.slot || w.dtype() == DType::f32, "a bf16 weight cannot be trained");
   const Remake remake = weight.slot ? x.remake : Remake();

@@ -24,8 +24,9 @@ enum class WeightLayout {
 };
 
 /// y [n, out] = x [n, in] W (+ bias). A frozen weight keeps no input; a bf16 weight is always
-/// frozen.
-Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias = {});
+/// frozen. Exact factors are so in y alone: gradients are rounded as all others are.
+Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias = {},
+           kernels::Factors factors = kernels::Factors::rounded);
 
 /// y = norm(x); see kernels/norm.h.
 Var norm(Tape* tape, kernels::NormKind kind, float eps, const Var& x, const Var& weight,

@@ -9,8 +9,8 @@
 
 // The kernel library is the backend: one shared library with this interface and all of kernels/ for
 // the CPU (one for each level of its instruction set), one for CUDA, one for CUDA's stand-in. They
-// share a name, and which of them a process runs on is decided by where the dynamic loader finds it:
-// no call goes through a table, and a machine without the CUDA toolkit never looks for it.
+// share a name, and which of them a process runs on is decided by where the dynamic loader finds
+// it: no call goes through a table, and a machine without the CUDA toolkit never looks for it.
 
 namespace fathom::kernels {
 
@@ -23,8 +23,8 @@ enum class Precision {
 
 /// The library that this process runs on.
 struct Backend {
-  std::string name;     ///< "cpu", "cuda" or "sim"
-  std::string details;  ///< versions of what it is built on, for people
+  std::string name;          ///< "cpu", "cuda" or "sim"
+  std::string details;       ///< versions of what it is built on, for people
   bool owns_memory = false;  ///< whether device memory is apart from the host's
 };
 const Backend& backend();
@@ -40,11 +40,14 @@ struct DeviceOptions {
 /// precision.
 std::unique_ptr<Device> make_device(const DeviceOptions& options = {});
 
+/// The precision that a device of this library was made with.
+Precision precision_of(Device& device);
+
 /// Devices that this process may use; 0 for the CPU, which is not counted.
 int device_count();
 
-/// A text that tells physical devices of a node apart (a PCI bus id), for people and for finding two
-/// ranks on one device.
+/// A text that tells physical devices of a node apart (a PCI bus id), for people and for finding
+/// two ranks on one device.
 std::string device_identity(int index);
 
 /// Starts a group of `size` devices, one for each rank, that exchange memory without the host.

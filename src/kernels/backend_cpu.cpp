@@ -15,6 +15,10 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   return make_cpu_device(options.limit_bytes);
 }
 
+Precision precision_of(Device& /*device*/) {
+  return Precision::f32;
+}
+
 int device_count() {
   return 0;
 }

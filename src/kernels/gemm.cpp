@@ -1,5 +1,6 @@
 #include "kernels/gemm.h"
 
+#include "kernels/elementwise.h"
 #include "kernels/gemm_backend.h"
 #include "kernels/gemv.h"
 #include "kernels/rows.h"
@@ -23,54 +24,101 @@ Extent check(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, con
   return {m, n, k};
 }
 
-// f32 rows of a bf16 matrix, or bf16 rows of an f32 one, packed.
-Tensor convert(const Tensor& source, DType dtype) {
-  Tensor out = Tensor::empty(source.device(), {source.rows(), source.columns()}, dtype);
+// The matrix in bf16. Rows begin at multiples of 16 bytes, which tensor cores are fed in.
+Tensor narrow(const Tensor& source, float factor) {
   const std::int64_t columns = source.columns(), stride = source.row_stride();
-  if (dtype == DType::bf16) {
-    const float* from = source.ptr<float>();
-    bf16* to = out.ptr<bf16>();
-    for_each_row(
-        source.device(), source.rows(), columns, FATHOM_BODY(const Row& row, std::int64_t r) {
-          row.each(columns,
-                   [&](std::int64_t i) { to[r * columns + i] = to_bf16(from[r * stride + i]); });
+  const std::int64_t wide = (columns + 7) / 8 * 8;
+  const Tensor out = Tensor::empty(source.device(), {source.rows(), wide}, DType::bf16);
+  const float* from = source.ptr<float>();
+  bf16* to = out.ptr<bf16>();
+  for_each_row(
+      source.device(), source.rows(), columns, FATHOM_BODY(const Row& row, std::int64_t r) {
+        row.each(columns, [&](std::int64_t i) {
+          to[r * wide + i] = to_bf16(factor * from[r * stride + i]);
         });
-  } else {
-    const bf16* from = source.ptr<bf16>();
-    float* to = out.ptr<float>();
-    for_each_row(
-        source.device(), source.rows(), columns, FATHOM_BODY(const Row& row, std::int64_t r) {
-          row.each(columns,
-                   [&](std::int64_t i) { to[r * columns + i] = to_float(from[r * stride + i]); });
-        });
-  }
+      });
+  return out.slice_columns(0, columns);
+}
+
+Tensor widen(const Tensor& source) {
+  const std::int64_t columns = source.columns(), stride = source.row_stride();
+  const Tensor out = Tensor::empty(source.device(), {source.rows(), columns});
+  const bf16* from = source.ptr<bf16>();
+  float* to = out.ptr<float>();
+  for_each_row(
+      source.device(), source.rows(), columns, FATHOM_BODY(const Row& row, std::int64_t r) {
+        row.each(columns,
+                 [&](std::int64_t i) { to[r * columns + i] = to_float(from[r * stride + i]); });
+      });
   return out;
+}
+
+// C = beta C, where what C holds does not matter with beta 0.
+void scale_rows(const Tensor& c, float beta) {
+  if (beta == 1.0f) return;
+  const std::int64_t columns = c.columns(), stride = c.row_stride();
+  float* p = c.ptr<float>();
+  for_each_row(
+      c.device(), c.rows(), columns, FATHOM_BODY(const Row& row, std::int64_t r) {
+        row.each(columns, [&](std::int64_t i) {
+          p[r * stride + i] = beta == 0.0f ? 0.0f : beta * p[r * stride + i];
+        });
+      });
+}
+
+// What the factors are multiplied as.
+Precision choose(Device& device, DType b, Factors factors) {
+  if (factors == Factors::exact) return Precision::f32;
+  return b == DType::bf16 && native_bf16() ? Precision::bf16 : precision_of(device);
+}
+
+// The product where gemv() does not suit, and k is not 0.
+void run(const Extent& e, const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b,
+         const Tensor& c, float alpha, float beta, Factors factors, const float* bias) {
+  Device& device = c.device();
+  const Precision precision = choose(device, b.dtype(), factors);
+  Tensor left = a, right = b;
+  if (precision == Precision::bf16) {
+    left = narrow(a, alpha);
+    if (b.dtype() == DType::f32) right = narrow(b, 1.0f);
+    alpha = 1.0f;
+  } else if (b.dtype() == DType::bf16) {
+    right = widen(b);
+  }
+  const KernelScope scope(device);
+  multiply(device, {trans_a, trans_b, e.m, e.n, e.k, precision, left.ptr<void>(), left.row_stride(),
+                    right.ptr<void>(), right.row_stride(), alpha, beta, c.ptr<float>(),
+                    c.row_stride(), bias});
 }
 
 }  // namespace
 
 void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const Tensor& c,
-          float alpha, float beta) {
+          float alpha, float beta, Factors factors) {
   const Extent e = check(a, trans_a, b, trans_b, c);
   if (e.m == 0 || e.n == 0) return;
-  if (trans_a == Trans::no && alpha == 1.0f && beta == 0.0f && gemv_suits(e.m, trans_b)) {
+  if (e.k == 0) {
+    scale_rows(c, beta);
+  } else if (trans_a == Trans::no && alpha == 1.0f && beta == 0.0f && gemv_suits(e.m, trans_b)) {
     gemv(a, b, trans_b, {}, c);
-    return;
+  } else {
+    run(e, a, trans_a, b, trans_b, c, alpha, beta, factors, nullptr);
   }
-  if (b.dtype() == DType::bf16) {
-    if (native_bf16() && alpha == 1.0f) {
-      const Tensor narrow = convert(a, DType::bf16);
-      KernelScope scope(c.device());
-      gemm_bf16(trans_a, trans_b, e.m, e.n, e.k, narrow.ptr<bf16>(), narrow.row_stride(),
-                b.ptr<bf16>(), b.row_stride(), beta, c.ptr<float>(), c.row_stride());
-      return;
-    }
-    gemm(a, trans_a, convert(b, DType::f32), trans_b, c, alpha, beta);
-    return;
+}
+
+void gemm_bias(const Tensor& a, const Tensor& b, Trans trans_b, const Tensor& bias, const Tensor& c,
+               Factors factors) {
+  const Extent e = check(a, Trans::no, b, trans_b, c);
+  if (e.m > 0 && e.k > 0 && gemv_suits(e.m, trans_b)) {
+    gemv(a, b, trans_b, bias, c);
+  } else if (e.m > 0 && e.k > 0 && bias.defined() && adds_bias(e.n, e.k)) {
+    FATHOM_CHECK(bias.elements() == e.n, "bias ", to_string(bias.shape()), " for ", e.n,
+                 " outputs");
+    run(e, a, Trans::no, b, trans_b, c, 1.0f, 0.0f, factors, bias.ptr<float>());
+  } else {
+    gemm(a, Trans::no, b, trans_b, c, 1.0f, 0.0f, factors);
+    if (bias.defined()) add_bias(c, bias);
   }
-  KernelScope scope(c.device());
-  sgemm(trans_a, trans_b, e.m, e.n, e.k, alpha, a.ptr<float>(), a.row_stride(), b.ptr<float>(),
-        b.row_stride(), beta, c.ptr<float>(), c.row_stride());
 }
 
 }  // namespace fathom::kernels

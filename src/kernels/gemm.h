@@ -8,19 +8,25 @@ namespace fathom::kernels {
 
 enum class Trans : bool { no, yes };
 
-/// C = alpha op(A) op(B) + beta C for matrices (all leading dims of a tensor count as rows), with
-/// op(A) [m, k], op(B) [k, n], C [m, n]. A and C are f32. B may be bf16: then A is rounded to bf16
-/// as well and products are summed in f32 where the CPU has bf16 dot products; elsewhere B is
-/// widened and the product is f32 throughout, as it is for the few rows of gemv.h. Row strides are
-/// honoured. Uses all threads of the caller.
-void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const Tensor& c,
-          float alpha = 1.0f, float beta = 0.0f);
+/// What may become of f32 factors on a device whose precision is less.
+enum class Factors {
+  rounded,  ///< to that precision
+  exact     ///< nothing: for scores that decide, and states that are compared
+};
 
-/// The same on raw row-major f32 memory, within the caller's KernelScope; runs on one thread when
-/// called inside a parallel region.
-void sgemm(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-           float beta, float* c, std::int64_t ldc);
+/// C = alpha op(A) op(B) + beta C for matrices (all leading dims of a tensor count as rows), with
+/// op(A) [m, k], op(B) [k, n], C [m, n]. A and C are f32 and all sums are. Factors are rounded to
+/// the device's precision unless they are to stay exact. B may be bf16: then A is rounded to it as
+/// well where bf16 is multiplied natively and factors need not stay exact; elsewhere B is widened.
+/// For the few rows of gemv.h products are f32 throughout. Row strides are honoured. With beta 0
+/// what C holds does not matter; with k 0 the product is zero. Uses all threads of the caller.
+void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const Tensor& c,
+          float alpha = 1.0f, float beta = 0.0f, Factors factors = Factors::rounded);
+
+/// C = A op(B) + bias, the same vector for every row, as gemm() and in as few passes over C as the
+/// library has for it. An undefined bias is none.
+void gemm_bias(const Tensor& a, const Tensor& b, Trans trans_b, const Tensor& bias, const Tensor& c,
+               Factors factors = Factors::rounded);
 
 /// Name and version of the library behind gemm, and whether it multiplies bf16 natively here.
 const char* gemm_library();

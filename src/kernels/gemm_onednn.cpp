@@ -24,25 +24,25 @@ memory::desc matrix(std::int64_t rows, std::int64_t columns, memory::data_type t
 
 // Runs a matmul primitive. Creating one compiles code (about 0.3 ms), so oneDNN's own cache, keyed
 // by shape, keeps the last thousand.
-void matmul(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-            memory::data_type type, const void* a, std::int64_t lda, const void* b,
-            std::int64_t ldb, float beta, float* c, std::int64_t ldc) {
-  const auto a_desc = matrix(m, k, type, trans_a, lda);
-  const auto b_desc = matrix(k, n, type, trans_b, ldb);
-  const auto c_desc = matrix(m, n, memory::data_type::f32, Trans::no, ldc);
+void run_primitive(const MatrixProduct& p) {
+  const auto type =
+      p.precision == Precision::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+  const auto a_desc = matrix(p.m, p.k, type, p.trans_a, p.lda);
+  const auto b_desc = matrix(p.k, p.n, type, p.trans_b, p.ldb);
+  const auto c_desc = matrix(p.m, p.n, memory::data_type::f32, Trans::no, p.ldc);
   dnnl::primitive_attr attributes;
-  if (beta != 0.0f) {
+  if (p.beta != 0.0f) {
     dnnl::post_ops sum;
-    sum.append_sum(beta);
+    sum.append_sum(p.beta);
     attributes.set_post_ops(sum);
   }
   const dnnl::matmul::primitive_desc plan(dnnl::matmul::desc(a_desc, b_desc, c_desc), attributes,
                                           engine());
   dnnl::stream stream(engine());
   dnnl::matmul(plan).execute(stream,
-                             {{DNNL_ARG_SRC, memory(a_desc, engine(), const_cast<void*>(a))},
-                              {DNNL_ARG_WEIGHTS, memory(b_desc, engine(), const_cast<void*>(b))},
-                              {DNNL_ARG_DST, memory(c_desc, engine(), c)}});
+                             {{DNNL_ARG_SRC, memory(a_desc, engine(), const_cast<void*>(p.a))},
+                              {DNNL_ARG_WEIGHTS, memory(b_desc, engine(), const_cast<void*>(p.b))},
+                              {DNNL_ARG_DST, memory(c_desc, engine(), p.c)}});
   stream.wait();
 }
 
@@ -52,30 +52,27 @@ char letter(Trans trans) {
 
 // dnnl_sgemm accumulates in place at full speed, but loses a fifth on x W^T with a long k, where
 // the matmul primitive does not (measured by bench/gemm on Zen 4: 176 against 222 GFLOP/s).
-bool prefers_primitive(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t k, float alpha,
-                       float beta) {
-  return trans_a == Trans::no && trans_b == Trans::yes && m >= 64 && k >= 2048 && alpha == 1.0f &&
-         beta == 0.0f;
+bool prefers_primitive(const MatrixProduct& p) {
+  return p.trans_a == Trans::no && p.trans_b == Trans::yes && p.m >= 64 && p.k >= 2048 &&
+         p.alpha == 1.0f && p.beta == 0.0f;
 }
 
 }  // namespace
 
-void sgemm(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-           float beta, float* c, std::int64_t ldc) {
-  if (prefers_primitive(trans_a, trans_b, m, k, alpha, beta)) {
-    matmul(trans_a, trans_b, m, n, k, memory::data_type::f32, a, lda, b, ldb, beta, c, ldc);
+void multiply(Device& /*device*/, const MatrixProduct& p) {
+  if (p.precision == Precision::bf16 || prefers_primitive(p)) {
+    run_primitive(p);
     return;
   }
-  const dnnl_status_t status =
-      dnnl_sgemm(letter(trans_a), letter(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-  FATHOM_CHECK(status == dnnl_success, "dnnl_sgemm ", m, "x", n, "x", k, " returned ", status);
+  const dnnl_status_t status = dnnl_sgemm(
+      letter(p.trans_a), letter(p.trans_b), p.m, p.n, p.k, p.alpha, static_cast<const float*>(p.a),
+      p.lda, static_cast<const float*>(p.b), p.ldb, p.beta, p.c, p.ldc);
+  FATHOM_CHECK(status == dnnl_success, "dnnl_sgemm ", p.m, "x", p.n, "x", p.k, " returned ",
+               status);
 }
 
-void gemm_bf16(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-               const bf16* a, std::int64_t lda, const bf16* b, std::int64_t ldb, float beta,
-               float* c, std::int64_t ldc) {
-  matmul(trans_a, trans_b, m, n, k, memory::data_type::bf16, a, lda, b, ldb, beta, c, ldc);
+bool adds_bias(std::int64_t /*n*/, std::int64_t /*k*/) {
+  return false;
 }
 
 const char* gemm_library() {

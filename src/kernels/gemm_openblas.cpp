@@ -12,17 +12,17 @@ CBLAS_TRANSPOSE blas(Trans trans) {
 
 }  // namespace
 
-void sgemm(Trans trans_a, Trans trans_b, std::int64_t m, std::int64_t n, std::int64_t k,
-           float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-           float beta, float* c, std::int64_t ldc) {
+void multiply(Device& /*device*/, const MatrixProduct& p) {
+  FATHOM_CHECK(p.precision == Precision::f32,
+               "OpenBLAS multiplies f32 only, as native_bf16() says");
   const auto narrow = [](std::int64_t x) { return static_cast<blasint>(x); };
-  cblas_sgemm(CblasRowMajor, blas(trans_a), blas(trans_b), narrow(m), narrow(n), narrow(k), alpha,
-              a, narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+  cblas_sgemm(CblasRowMajor, blas(p.trans_a), blas(p.trans_b), narrow(p.m), narrow(p.n),
+              narrow(p.k), p.alpha, static_cast<const float*>(p.a), narrow(p.lda),
+              static_cast<const float*>(p.b), narrow(p.ldb), p.beta, p.c, narrow(p.ldc));
 }
 
-void gemm_bf16(Trans, Trans, std::int64_t, std::int64_t, std::int64_t, const bf16*, std::int64_t,
-               const bf16*, std::int64_t, float, float*, std::int64_t) {
-  fail(ErrorKind::internal, "OpenBLAS multiplies no bf16; native_bf16() says so");
+bool adds_bias(std::int64_t /*n*/, std::int64_t /*k*/) {
+  return false;
 }
 
 const char* gemm_library() {

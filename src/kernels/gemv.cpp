@@ -1,25 +1,15 @@
-#include "kernels/gemv.h"
-
 #include <algorithm>
 #include <omp.h>
 #include <type_traits>
 
+#include "kernels/gemv_product.h"
 #include "kernels/vector.h"
 
 namespace fathom::kernels {
 namespace {
 
 template <typename W>
-struct Product {
-  const float* x;
-  std::int64_t x_stride;
-  const W* w;
-  std::int64_t w_stride;
-  const float* bias;
-  float* y;
-  std::int64_t y_stride;
-  std::int64_t n, k;
-};
+using Product = GemvProduct<W>;
 
 float value(float x) {
   return x;
@@ -224,33 +214,10 @@ void multiply(const Product<W>& p, Trans trans_w, std::int64_t rows, Device& dev
 }  // namespace
 
 void gemv(const Tensor& x, const Tensor& w, Trans trans_w, const Tensor& bias, const Tensor& y) {
-  const std::int64_t n = trans_w == Trans::yes ? w.rows() : w.columns();
-  const std::int64_t k = trans_w == Trans::yes ? w.columns() : w.rows();
-  FATHOM_CHECK(x.rows() >= 1 && x.rows() <= kGemvRows && x.columns() == k && y.rows() == x.rows() &&
-                   y.columns() == n,
-               "gemv of ", to_string(x.shape()), " and ", to_string(w.shape()), " into ",
-               to_string(y.shape()));
-  FATHOM_CHECK(x.dtype() == DType::f32 && y.dtype() == DType::f32 && w.dtype() != DType::i32,
-               "gemv of ", to_string(x.dtype()), " and ", to_string(w.dtype()));
-  FATHOM_CHECK(!bias.defined() || bias.elements() == n, "bias ", to_string(bias.shape()), " for ",
-               n, " outputs");
-  KernelScope scope(y.device());
-  const auto product = [&](const auto* weights) {
-    using W = std::remove_const_t<std::remove_pointer_t<decltype(weights)>>;
-    return Product<W>{x.ptr<float>(),
-                      x.row_stride(),
-                      weights,
-                      w.row_stride(),
-                      bias.defined() ? bias.ptr<float>() : nullptr,
-                      y.ptr<float>(),
-                      y.row_stride(),
-                      n,
-                      k};
-  };
-  if (w.dtype() == DType::bf16)
-    multiply(product(w.ptr<const bf16>()), trans_w, x.rows(), y.device());
-  else
-    multiply(product(w.ptr<const float>()), trans_w, x.rows(), y.device());
+  with_gemv_product(x, w, trans_w, bias, y, [&](const auto& product) {
+    const KernelScope scope(y.device());
+    multiply(product, trans_w, x.rows(), y.device());
+  });
 }
 
 }  // namespace fathom::kernels

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "tests/support/test_device.h"
+
 namespace fathom::test {
 
 using autograd::GradSlot;
@@ -160,7 +162,7 @@ Input random_input(Shape shape, std::uint32_t seed, bool trained, double shift) 
 }
 
 std::unique_ptr<Device> make_test_device() {
-  return make_guarded_device(std::size_t{256} << 20);
+  return make_test_device(std::size_t{256} << 20);
 }
 
 // Inputs are of order one. A sum of n such terms in f32 is off by about sqrt(n) roundings of the

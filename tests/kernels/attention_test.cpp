@@ -4,6 +4,7 @@
 #include "attention_reference.h"
 #include "core/tensor.h"
 #include "random_values.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 namespace {
@@ -33,7 +34,7 @@ struct Results {
 // Runs both directions on column slices of NaN-filled buffers.
 Results run(const Reference& r, const Doubles& q, const Doubles& k, const Doubles& v,
             const Doubles& dout) {
-  const auto device = make_guarded_device(std::size_t{256} << 20);
+  const auto device = make_test_device(std::size_t{256} << 20);
   const std::int64_t n = r.rows(), width = r.width(), kv_width = r.kv_width();
   const Tensor tq = strided(*device, n, width, q), tk = strided(*device, n, kv_width, k, 4, 1),
                tv = strided(*device, n, kv_width, v, 0, 7),
@@ -256,7 +257,7 @@ TEST(AttentionDropout, MaskFollowsTheHeadThroughAnySplit) {
 }
 
 TEST(AttentionDecode, AgreesWithTheLastRowOfTheForward) {
-  const auto device = make_guarded_device(std::size_t{256} << 20);
+  const auto device = make_test_device(std::size_t{256} << 20);
   for (std::int64_t window : {0, 50}) {
     const AttentionShape shape = make_shape(6, 2, 20, window);
     const std::vector<std::int32_t> lengths{1, 300, 256, 17, 700}, slots{4, 0, 5, 2, 1};

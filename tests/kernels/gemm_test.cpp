@@ -5,6 +5,7 @@
 #include "core/dtype.h"
 #include "kernels/gemv.h"
 #include "random_values.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 namespace {
@@ -53,7 +54,7 @@ void for_each_case(Check check) {
 }
 
 TEST(Gemm, AgreesForAllLayouts) {
-  const auto device = make_guarded_device(std::size_t{64} << 20);
+  const auto device = make_test_device(std::size_t{64} << 20);
   for_each_case([&](const Case& c) {
     SCOPED_TRACE(name(c));
     const auto a = random_values(c.m * c.k, 1), b = random_values(c.k * c.n, 2),
@@ -77,16 +78,16 @@ std::vector<double> rounded(std::vector<double> values) {
   return values;
 }
 
-// Whether gemm() rounds A to bf16 when B is: only where the CPU multiplies bf16 and in the case of
-// training, C = (C +) A op(B), beyond the few rows that go through gemv().
+// Whether gemm() rounds A to bf16 when B is: only where bf16 is multiplied natively, beyond the few
+// rows that go through gemv().
 bool rounds_a(const Case& c) {
   const bool few_rows =
-      c.trans_a == Trans::no && c.beta == 0 && kernels::gemv_suits(c.m, c.trans_b);
-  return kernels::native_bf16() && c.alpha == 1 && !few_rows;
+      c.trans_a == Trans::no && c.alpha == 1 && c.beta == 0 && kernels::gemv_suits(c.m, c.trans_b);
+  return kernels::native_bf16() && !few_rows;
 }
 
 TEST(Gemm, MultipliesBf16Weights) {
-  const auto device = make_guarded_device(std::size_t{64} << 20);
+  const auto device = make_test_device(std::size_t{64} << 20);
   for_each_case([&](const Case& c) {
     if (c.beta != 0 && c.beta != 1) return;
     SCOPED_TRACE(name(c));
@@ -106,16 +107,57 @@ TEST(Gemm, MultipliesBf16Weights) {
 }
 
 TEST(Gemm, RefusesShapesThatDoNotFit) {
-  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const auto device = make_test_device(std::size_t{16} << 20);
   const Tensor a = Tensor::zeros(*device, {2, 5}), c = Tensor::zeros(*device, {2, 4});
   EXPECT_THROW(kernels::gemm(a, Trans::no, Tensor::zeros(*device, {6, 4}), Trans::no, c), Error);
   EXPECT_THROW(kernels::gemm(a, Trans::no, Tensor::zeros(*device, {5, 3}), Trans::no, c), Error);
 }
 
 TEST(Gemm, TakesNoRows) {
-  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const auto device = make_test_device(std::size_t{16} << 20);
   kernels::gemm(Tensor::zeros(*device, {0, 5}), Trans::no, Tensor::zeros(*device, {5, 4}),
                 Trans::no, Tensor::zeros(*device, {0, 4}));
+}
+
+TEST(Gemm, AddsABias) {
+  const auto device = make_test_device(std::size_t{16} << 20);
+  for (const std::int64_t m : {0, 1, 5, 33, 70})
+    for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{24, 40}, {17, 9}, {8, 0}})
+      for (Trans trans_b : {Trans::no, Trans::yes})
+        for (bool biased : {true, false}) {
+          const Case c{m, n, k, Trans::no, trans_b, 1, 0};
+          SCOPED_TRACE(name(c));
+          const auto a = random_values(m * k, 1), b = random_values(k * n, 2);
+          const auto bias = random_values(n + 1, 3);  // the first is not part of it
+          const Tensor added = Tensor::from_host(*device, {n + 1}, narrow(bias)).slice_rows(1, n);
+          const Tensor out = strided(*device, m, n, {});
+          const Tensor right =
+              trans_b == Trans::no ? strided(*device, k, n, b) : strided(*device, n, k, b);
+          kernels::gemm_bias(strided(*device, m, k, a), right, trans_b, biased ? added : Tensor(),
+                             out);
+          std::vector<double> want = expected(c, a, b, {});
+          for (std::size_t i = 0; i < want.size() && biased; ++i) want[i] += bias[1 + i % at(n)];
+          EXPECT_LT(largest_difference(to_host(out), want),
+                    2e-6 * std::sqrt(static_cast<double>(k)) + 1e-6);
+        }
+  EXPECT_THROW(
+      kernels::gemm_bias(Tensor::zeros(*device, {40, 8}), Tensor::zeros(*device, {8, 16}),
+                         Trans::no, Tensor::zeros(*device, {15}), Tensor::zeros(*device, {40, 16})),
+      Error);
+}
+
+TEST(Gemm, OfNothingIsZero) {
+  const auto device = make_test_device(std::size_t{16} << 20);
+  const Tensor a = Tensor::empty(*device, {3, 0}), b = Tensor::empty(*device, {0, 2});
+  for (const float beta : {0.0f, 0.5f, 1.0f}) {
+    const std::vector<float> before =
+        beta == 0 ? std::vector<float>(6, NAN) : std::vector<float>{1, 2, 3, 4, 5, 6};
+    const Tensor c = Tensor::from_host(*device, {3, 2}, before);
+    kernels::gemm(a, Trans::no, b, Trans::no, c, 1.0f, beta);
+    std::vector<float> want(6, 0.0f);
+    for (std::size_t i = 0; i < 6 && beta != 0; ++i) want[i] = beta * before[i];
+    EXPECT_EQ(to_host(c), want) << "beta " << beta;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "core/dtype.h"
 #include "random_values.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 namespace {
@@ -44,7 +45,7 @@ struct Expected {
 };
 
 std::vector<float> multiply(const Case& c, Expected& want) {
-  const auto device = make_guarded_device(std::size_t{64} << 20);
+  const auto device = make_test_device(std::size_t{64} << 20);
   std::vector<double> w = random_values(c.n * c.k, 1);
   const std::vector<double> x = random_values(c.rows * c.k, 2), bias = random_values(c.n, 3);
   const Tensor weight = make_weight(*device, c, w);
@@ -113,7 +114,7 @@ TEST(Gemv, GivesTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST(Gemv, ARowDoesNotDependOnTheOthers) {
-  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const auto device = make_test_device(std::size_t{16} << 20);
   const Tensor w = Tensor::from_host(*device, {70, 130}, narrow(random_values(70 * 130, 1)));
   const Tensor x = Tensor::from_host(*device, {32, 130}, narrow(random_values(32 * 130, 2)));
   const Tensor all = Tensor::empty(*device, {32, 70}), one = Tensor::empty(*device, {1, 70});
@@ -125,7 +126,7 @@ TEST(Gemv, ARowDoesNotDependOnTheOthers) {
 }
 
 TEST(Gemv, RefusesShapesThatDoNotFit) {
-  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const auto device = make_test_device(std::size_t{16} << 20);
   const Tensor x = Tensor::zeros(*device, {2, 5}), y = Tensor::zeros(*device, {2, 4});
   const Tensor w = Tensor::zeros(*device, {4, 6});
   EXPECT_THROW(kernels::gemv(x, w, Trans::yes, {}, y), Error);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/device.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::kernels {
 namespace {
@@ -20,7 +21,7 @@ struct Outcome {
 // One row with the label 0, of which only the divergence counts.
 Outcome divergence_of(const DivergenceForm& form, const Floats& teacher, const Floats& student,
                       float temperature = 1) {
-  const auto device = make_guarded_device(std::size_t{1} << 20);
+  const auto device = test::make_test_device(std::size_t{1} << 20);
   const auto row = [&](const Floats& values) {
     return Tensor::from_host(*device, {1, static_cast<std::int64_t>(values.size())}, values);
   };

@@ -9,6 +9,7 @@
 #include "kernels/norm.h"
 #include "kernels/optimizer.h"
 #include "random_values.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 namespace {
@@ -27,7 +28,7 @@ class RowKernels : public testing::Test {
   Tensor ids(const std::vector<std::int32_t>& values) {
     return Tensor::from_host(*device_, {static_cast<std::int64_t>(values.size())}, values);
   }
-  std::unique_ptr<Device> device_ = make_guarded_device(std::size_t{256} << 20);
+  std::unique_ptr<Device> device_ = make_test_device(std::size_t{256} << 20);
 };
 
 // Runs f with one thread and with two, and expects the same bits.

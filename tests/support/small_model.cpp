@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/token_file.h"
+#include "kernels/backend.h"
 #include "model/stage.h"
 #include "model/weights.h"
 
@@ -28,7 +29,7 @@ void write_model(const std::filesystem::path& folder, const SmallModel& model, s
   const std::string json = config_json(model);
   files::write_text_atomically(folder / "config.json", json);
   const model::ModelSpec spec = model::parse_config(json, "config.json");
-  const auto device = make_cpu_device(std::size_t{1} << 30);
+  const auto device = kernels::make_device({.limit_bytes = std::size_t{1} << 30});
   const model::Stage stage(
       *device, spec, {.end_layer = spec.layers, .shard = model::make_shard(spec, 0, 1, spec.vocab)},
       nullptr, [](const std::string&) { return false; }, DType::f32);

@@ -160,8 +160,8 @@ Var route(autograd::Tape* tape, const ModeSpec& spec, float norm_eps, const Rout
     kernels::fill(ones.value, 1.0f);
     read = autograd::norm(tape, kernels::NormKind::rms, norm_eps, x, ones, Var());
   }
-  const Var scores =
-      autograd::linear(tape, read, router.weight, autograd::WeightLayout::out_in, router.bias);
+  const Var scores = autograd::linear(tape, read, router.weight, autograd::WeightLayout::out_in,
+                                      router.bias, kernels::Factors::exact);
   return autograd::topk_softmax(tape, scores, kept);
 }
 

@@ -91,7 +91,8 @@ Routed route(Tape* tape, const Rule& rule, const Var& x, const Var& gate, const 
   {
     const Tensor scores = Tensor::empty(device, {n, experts}),
                  picks = Tensor::empty(device, {n, experts});
-    kernels::gemm(x.value, Trans::no, gate.value, Trans::no, scores);
+    kernels::gemm(x.value, Trans::no, gate.value, Trans::no, scores, 1.0f, 0.0f,
+                  kernels::Factors::exact);
     kernels::gate_tokens(scores, groups.counted_rows, rule.top_k, probs, picks);
     if (!replay) {
       const Tensor sums = Tensor::empty(device, {groups.size(), 3 * experts});
