@@ -42,6 +42,8 @@ class Device {
   virtual void synchronize() {}
   /// How often the host has waited for the device so far: each wait leaves it idle for a while.
   virtual std::int64_t host_waits() const { return 0; }
+  /// Whether the host waits right now; any thread may ask.
+  virtual bool waiting() const noexcept { return false; }
 
   virtual MemoryStats memory() const = 0;
   virtual void reset_peak() = 0;

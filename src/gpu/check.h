@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+namespace fathom::gpu {
+
+/// Throws Error unless the call succeeded, with the call, its place, and CUDA's name and words for
+/// what went wrong: of kind config where there is no memory or no device to be had, else internal.
+/// Errors of work that was enqueued earlier are reported by whichever call comes after it, so that
+/// the message names both possibilities.
+void check(cudaError_t status, const char* call, const char* file, int line);
+
+}  // namespace fathom::gpu
+
+/// Makes a call of the CUDA runtime and throws where it failed. The only way in which the runtime
+/// is called, but for destructors, which have nobody to tell.
+#define FATHOM_CUDA(call) ::fathom::gpu::check((call), #call, __FILE__, __LINE__)
