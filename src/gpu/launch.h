@@ -17,18 +17,27 @@
 #else
 /// An array of shared memory of a size known at compile time, or of the launch's: one a kernel.
 #define FATHOM_SHARED(type, name, count) __shared__ type name[count]
-#define FATHOM_DYNAMIC_SHARED(type, name)             \
+#define FATHOM_DYNAMIC_SHARED(type, name)            \
   extern __shared__ unsigned char fathom_dynamic_[]; \
   type* const name = reinterpret_cast<type*>(fathom_dynamic_)
 #endif
 
 namespace fathom::gpu {
 
-/// Enqueues kernel(args...) on a stream with `shared_bytes` of dynamic shared memory. Throws
-/// Error(internal) with CUDA's reason when the launch is refused.
+/// Dynamic shared memory beyond this is given to kernels that ask for it only.
+constexpr std::size_t kSharedWithoutOptIn = 48 << 10;
+
+/// Enqueues kernel(args...) on a stream with `shared_bytes` of dynamic shared memory, opting in to
+/// what they need. Throws Error(internal) with CUDA's reason when the launch is refused.
 template <typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             cudaStream_t stream, Arguments... arguments) {
+  if (shared_bytes > kSharedWithoutOptIn) {
+    const cudaError_t status = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    static_cast<int>(shared_bytes));
+    FATHOM_CHECK(status == cudaSuccess, "shared memory: ", cudaGetErrorString(status));
+  }
 #if defined(FATHOM_SIM)
   sim::launch(kernel, grid, block, shared_bytes, stream, static_cast<Parameters>(arguments)...);
 #else

@@ -10,7 +10,8 @@
 
 namespace fathom::kernels {
 
-constexpr int kBlockThreads = 256;
+constexpr unsigned kBlockThreads = 256;
+constexpr unsigned kWarpLanes = 32;
 
 struct SumOp {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -32,7 +33,9 @@ class Row {
   __device__ float sum(std::int64_t n, F f) const {
     float total = 0.0f;
     for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) total += f(i);
-    return reduce(total, SumOp{});
+    float sum[1] = {total};
+    reduce(sum, SumOp{});
+    return sum[0];
   }
 
   template <typename F>
@@ -44,30 +47,38 @@ class Row {
       total.b += term.b;
       total.c += term.c;
     }
-    return {reduce(total.a, SumOp{}), reduce(total.b, SumOp{}), reduce(total.c, SumOp{})};
+    float sums[3] = {total.a, total.b, total.c};
+    reduce(sums, SumOp{});
+    return {sums[0], sums[1], sums[2]};
   }
 
   template <typename F>
   __device__ float max(std::int64_t n, F f) const {
     float largest = -3.402823466e38f;
     for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) largest = fmaxf(largest, f(i));
-    return reduce(largest, MaxOp{});
+    float max[1] = {largest};
+    reduce(max, MaxOp{});
+    return max[0];
   }
 
   __device__ void sync() const { __syncthreads(); }
 
  private:
-  // Warps reduce by shuffles, then the first warp reduces one value of each warp.
-  template <typename Op>
-  __device__ float reduce(float value, Op op) const {
-    for (int offset = 16; offset > 0; offset >>= 1)
-      value = op(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  // Warps reduce by shuffles, then every thread reduces one value of each warp, all in the same
+  // order. Several values share the barriers.
+  template <int N, typename Op>
+  __device__ void reduce(float (&values)[N], Op op) const {
+    for (int offset = kWarpLanes / 2; offset > 0; offset >>= 1)
+      for (float& value : values) value = op(value, __shfl_xor_sync(0xffffffffu, value, offset));
     __syncthreads();  // the scratch of the previous reduction has been read
-    if (threadIdx.x % 32 == 0) scratch_[threadIdx.x / 32] = value;
+    if (threadIdx.x % kWarpLanes == 0)
+      for (int k = 0; k < N; ++k) scratch_[threadIdx.x / kWarpLanes * N + k] = values[k];
     __syncthreads();
-    float result = scratch_[0];
-    for (unsigned w = 1; w < blockDim.x / 32; ++w) result = op(result, scratch_[w]);
-    return result;
+    for (int k = 0; k < N; ++k) {
+      values[k] = scratch_[k];
+      for (unsigned w = 1; w < blockDim.x / kWarpLanes; ++w)
+        values[k] = op(values[k], scratch_[w * N + k]);
+    }
   }
 
   float* scratch_;
@@ -75,17 +86,25 @@ class Row {
 
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) row_kernel(std::int64_t rows, Body body) {
-  FATHOM_SHARED(float, scratch, kBlockThreads / 32);
+  FATHOM_SHARED(float, scratch, kBlockThreads / kWarpLanes * 3);
   const Row row(scratch);
   for (std::int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(row, r);
 }
 
+// A thread for each column, in whole warps, as far as a block goes.
+inline unsigned row_threads(std::int64_t columns) {
+  if (columns >= kBlockThreads) return kBlockThreads;
+  const auto warps = static_cast<unsigned>(columns + kWarpLanes - 1) / kWarpLanes;
+  return warps == 0 ? kWarpLanes : warps * kWarpLanes;
+}
+
 template <typename Body>
-void for_each_row(Device& device, std::int64_t rows, std::int64_t /*columns*/, Body body) {
+void for_each_row(Device& device, std::int64_t rows, std::int64_t columns, Body body) {
   if (rows == 0) return;
   KernelScope scope(device);
   const auto blocks = static_cast<unsigned>(rows < 65535 ? rows : 65535);
-  gpu::launch(row_kernel<Body>, blocks, kBlockThreads, 0, gpu::stream_of(device), rows, body);
+  gpu::launch(row_kernel<Body>, blocks, row_threads(columns), 0, gpu::stream_of(device), rows,
+              body);
 }
 
 }  // namespace fathom::kernels

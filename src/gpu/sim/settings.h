@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace fathom::gpu::sim {
+
+/// The order in which those that could run next are taken. A correct kernel gives the same bits in
+/// every order of its threads, and in every order of its blocks.
+enum class Order { forward, reverse, random };
+
+/// How the stand-in behaves; see settings().
+struct Settings {
+  Order threads = Order::forward;  ///< FATHOM_SIM_THREADS=forward|reverse|random[:SEED]
+  Order blocks = Order::forward;   ///< FATHOM_SIM_BLOCKS, the same
+  std::uint64_t thread_seed = 1;
+  std::uint64_t block_seed = 1;
+  bool lazy_streams = false;  ///< FATHOM_SIM_STREAMS=eager|lazy, see streams.h
+  bool protect = false;  ///< FATHOM_SIM_PROTECT=0|1: the host dies where it touches device memory
+  int devices = 8;       ///< FATHOM_SIM_DEVICES
+  std::size_t device_bytes = std::size_t{4096}
+                             << 20;  ///< of each device; FATHOM_SIM_MEMORY, in MiB
+};
+
+/// Taken from the environment at the first call, which throws Error(config) for a value it does not
+/// know. Tests may change orders, seeds and streams while no work is queued; the rest is fixed by
+/// the first use of a device.
+Settings& settings();
+
+}  // namespace fathom::gpu::sim
