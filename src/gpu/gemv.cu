@@ -93,6 +93,7 @@ template <typename W, int kV, int kB, int kR>
 __global__ void __launch_bounds__(kThreads)
     dot_kernel(GemvProduct<W> p, std::int64_t rows, int chunk) {
   FATHOM_DYNAMIC_SHARED(float, x);
+  const int lane = threadIdx.x % 32;
   const std::int64_t group = std::int64_t{blockIdx.x} * kB;
   const std::int64_t first = (std::int64_t{blockIdx.y} * kWarps + threadIdx.x / 32) * kR;
   const W* w[kR];
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int offset = 16; offset > 0; offset >>= 1)
         sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-      const bool writes = threadIdx.x % 32 == (r * kB + b) % 32;
+      const bool writes = lane == (r * kB + b) % 32;
       if (writes && first + r < p.n && group + b < rows)
         p.y[(group + b) * p.y_stride + first + r] = sum + (p.bias ? p.bias[first + r] : 0.0f);
     }

@@ -39,15 +39,16 @@ std::vector<float> pack(ColumnProduct::Factors factors, const void* from, std::i
 // Rows of D that are summed together: four columns of them stay in the first cache.
 constexpr std::int64_t kTile = 512;
 constexpr int kColumns = 4;
+using Tile = float[kColumns][kTile];
 
-// sums[kColumns][kTile] of `rows` rows of op(A), packed [k][m] and beginning at a, with columns of
-// op(B), packed [n][k] and beginning at b; `columns` of them count.
-void add_tile(const ColumnProduct& p, const float* a, const float* b, std::int64_t rows,
-              std::int64_t columns, float (&sums)[kColumns][kTile]) {
-  std::memset(sums, 0, sizeof sums);
-  const float* of[kColumns];
-  for (std::int64_t j = 0; j < kColumns; ++j) of[j] = b + std::min(j, columns - 1) * p.k;
-  for (std::int64_t t = 0; t < p.k; ++t) {
+// As on a device, long sums are made of shorter ones, which keeps more of their bits.
+constexpr std::int64_t kDepth = 256;
+
+// sums += `rows` rows of op(A), packed [k][m] and beginning at a, times columns of op(B), packed
+// [n][k], of which the columns are at `of`: terms [begin, end) of each sum.
+void add_terms(const ColumnProduct& p, const float* a, const float* const (&of)[kColumns],
+               std::int64_t rows, std::int64_t begin, std::int64_t end, Tile& sums) {
+  for (std::int64_t t = begin; t < end; ++t) {
     const float* from = a + t * p.m;
     const float b0 = of[0][t], b1 = of[1][t], b2 = of[2][t], b3 = of[3][t];
 #pragma omp simd
@@ -60,6 +61,20 @@ void add_tile(const ColumnProduct& p, const float* a, const float* b, std::int64
   }
 }
 
+// The whole sums of a tile; `columns` of the columns from b on exist.
+void sum_tile(const ColumnProduct& p, const float* a, const float* b, std::int64_t rows,
+              std::int64_t columns, Tile& totals) {
+  const float* of[kColumns];
+  for (std::int64_t j = 0; j < kColumns; ++j) of[j] = b + std::min(j, columns - 1) * p.k;
+  std::memset(totals, 0, sizeof totals);
+  for (std::int64_t begin = 0; begin < p.k; begin += kDepth) {
+    Tile sums = {};
+    add_terms(p, a, of, rows, begin, std::min(p.k, begin + kDepth), sums);
+    for (int j = 0; j < kColumns; ++j)
+      for (std::int64_t i = 0; i < rows; ++i) totals[j][i] += sums[j][i];
+  }
+}
+
 }  // namespace
 
 void multiply(const ColumnProduct& p) {
@@ -67,12 +82,12 @@ void multiply(const ColumnProduct& p) {
                                               : pack(p.factors, p.a, p.m, p.k, p.lda, false);
   const std::vector<float> b = p.transposed_b ? pack(p.factors, p.b, p.n, p.k, p.ldb, true)
                                               : pack(p.factors, p.b, p.k, p.n, p.ldb, false);
-  float sums[kColumns][kTile];
+  Tile sums;
   for (std::int64_t row = 0; row < p.m; row += kTile) {
     const std::int64_t rows = std::min(kTile, p.m - row);
     for (std::int64_t column = 0; column < p.n; column += kColumns) {
       const std::int64_t columns = std::min<std::int64_t>(kColumns, p.n - column);
-      add_tile(p, a.data() + row, b.data() + column * p.k, rows, columns, sums);
+      sum_tile(p, a.data() + row, b.data() + column * p.k, rows, columns, sums);
       for (std::int64_t j = 0; j < columns; ++j) {
         float* d = p.d + (column + j) * p.ldd + row;
         for (std::int64_t i = 0; i < rows; ++i)
