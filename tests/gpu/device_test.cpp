@@ -6,6 +6,7 @@
 #include "gpu/gpu_device.h"
 #include "gpu/sim/streams.h"
 #include "kernels/elementwise.h"
+#include "kernels/peak.h"
 #include "stream_mode.h"
 #include "tests/support/expect_error.h"
 
@@ -150,6 +151,17 @@ TEST(GpuDeviceErrors, RefuseADeviceOfTheHost) {
   const Tensor x = Tensor::zeros(*host, {4});
   expect_error(
       ErrorKind::internal, [&] { kernels::fill(x, 1.0f); }, "kernels::make_device()");
+}
+
+TEST(GpuDevicePeak, IsMeasured) {
+  for (const auto precision : {kernels::Precision::f32, kernels::Precision::bf16}) {
+    const auto device = kernels::make_device({.limit_bytes = 64 * kMiB, .precision = precision});
+    const double gflops = kernels::measure_gemm_peak_gflops(*device);
+    const double gb_per_s = kernels::measure_read_bandwidth(*device);
+    EXPECT_TRUE(gflops > 0.01 && gflops < 1e7) << gflops;
+    EXPECT_TRUE(gb_per_s > 0.001 && gb_per_s < 1e5) << gb_per_s;
+    EXPECT_EQ(device->memory().in_use, 0u);
+  }
 }
 
 TEST(GpuDeviceIdentity, TellsDevicesApart) {

@@ -17,18 +17,26 @@ struct Case {
   Trans trans_w;
   DType dtype;
   bool bias;
+  bool packed = false;  ///< whether W is a matrix of its own, whose rows a vector load can take
 };
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-// W as a column slice of a NaN-filled matrix; bf16 weights are values that bf16 holds exactly.
+// W as a column slice of a NaN-filled matrix, or packed; bf16 weights are values that bf16 holds
+// exactly.
 Tensor make_weight(Device& device, const Case& c, std::vector<double>& values) {
   const std::int64_t rows = c.trans_w == Trans::yes ? c.n : c.k;
   const std::int64_t columns = c.trans_w == Trans::yes ? c.k : c.n;
+  if (c.dtype == DType::bf16)
+    for (double& value : values) value = to_float(to_bf16(static_cast<float>(value)));
+  if (c.packed) {
+    const Tensor matrix = Tensor::empty(device, {rows, columns}, c.dtype);
+    copy_from_host(matrix, narrow(values));
+    return matrix;
+  }
   if (c.dtype == DType::f32) return strided(device, rows, columns, values);
-  for (double& value : values) value = to_float(to_bf16(static_cast<float>(value)));
   const Tensor wide = Tensor::empty(device, {rows, columns + 5}, DType::bf16);
   std::vector<float> padded(at(rows * (columns + 5)), NAN);
   for (std::int64_t r = 0; r < rows; ++r)
@@ -98,6 +106,22 @@ TEST(Gemv, AgreesForAllRowsLayoutsAndTypes) {
         }
 }
 
+// Sizes that a GPU's kernels take by vectors, and in several rounds.
+TEST(Gemv, AgreesForMatricesOfModels) {
+  for (std::int64_t rows : {1, 3, 8, 13})
+    for (Trans trans_w : {Trans::yes, Trans::no})
+      for (DType dtype : {DType::f32, DType::bf16})
+        for (const auto& [n, k] :
+             {std::pair<std::int64_t, std::int64_t>{72, 576}, {40, 2112}, {24, 9216}}) {
+          SCOPED_TRACE(testing::Message()
+                       << rows << " rows, n " << n << ", k " << k << ", " << to_string(dtype)
+                       << (trans_w == Trans::yes ? " T" : ""));
+          Expected want;
+          const std::vector<float> got = multiply({rows, n, k, trans_w, dtype, true, true}, want);
+          EXPECT_LE(largest_excess(got, want), 1);
+        }
+}
+
 TEST(Gemv, GivesTheSameBitsWithAnyNumberOfThreads) {
   const int before = omp_get_max_threads();
   for (Trans trans_w : {Trans::yes, Trans::no}) {
@@ -114,14 +138,16 @@ TEST(Gemv, GivesTheSameBitsWithAnyNumberOfThreads) {
 }
 
 TEST(Gemv, ARowDoesNotDependOnTheOthers) {
-  const auto device = make_test_device(std::size_t{16} << 20);
-  const Tensor w = Tensor::from_host(*device, {70, 130}, narrow(random_values(70 * 130, 1)));
-  const Tensor x = Tensor::from_host(*device, {32, 130}, narrow(random_values(32 * 130, 2)));
-  const Tensor all = Tensor::empty(*device, {32, 70}), one = Tensor::empty(*device, {1, 70});
-  kernels::gemv(x, w, Trans::yes, {}, all);
-  for (std::int64_t row = 0; row < 32; ++row) {
-    kernels::gemv(x.slice_rows(row, 1), w, Trans::yes, {}, one);
-    EXPECT_EQ(to_host(one), to_host(all.slice_rows(row, 1))) << row;
+  for (const std::int64_t k : {130, 1160}) {
+    const auto device = make_test_device(std::size_t{16} << 20);
+    const Tensor w = Tensor::from_host(*device, {70, k}, narrow(random_values(70 * k, 1)));
+    const Tensor x = Tensor::from_host(*device, {32, k}, narrow(random_values(32 * k, 2)));
+    const Tensor all = Tensor::empty(*device, {32, 70}), one = Tensor::empty(*device, {1, 70});
+    kernels::gemv(x, w, Trans::yes, {}, all);
+    for (std::int64_t row = 0; row < 32; ++row) {
+      kernels::gemv(x.slice_rows(row, 1), w, Trans::yes, {}, one);
+      EXPECT_EQ(to_host(one), to_host(all.slice_rows(row, 1))) << row << ", k " << k;
+    }
   }
 }
 
