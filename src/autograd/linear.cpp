@@ -29,18 +29,21 @@ Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, con
   const bool out_in = layout == WeightLayout::out_in;
   Var y(Tensor::empty(x.value.device(), {x.value.rows(), out_in ? w.rows() : w.columns()}),
         result_slot(tape, {&x, &weight, &bias}));
-  kernels::gemm_bias(x.value, w, forward_trans(layout), bias.value, y.value, factors);
+  const bool rounds = y.needs_grad() && factors == kernels::Factors::rounded;
+  const Tensor in = rounds ? kernels::as_factor(x.value) : x.value;
+  kernels::gemm_bias(in, w, forward_trans(layout), bias.value, y.value, factors);
   if (!y.needs_grad()) return y;
   FATHOM_CHECK(!weight.slot || w.dtype() == DType::f32, "a bf16 weight cannot be trained");
   const Remake remake = weight.slot ? x.remake : Remake();
-  const Tensor kept = weight.slot && !remake ? x.value : Tensor();
+  const Tensor kept = weight.slot && !remake ? in : Tensor();
   tape->record("linear", {kept},
                [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), bias_slot = bias.slot,
                 outputs = y.value.columns()] {
                  const Tensor dy = slot->take();
                  if (!dy.defined()) return;
+                 const Tensor factor = kernels::as_factor(dy);
                  if (weight.slot)
-                   accumulate_weight_gradient(layout, remake ? remake() : kept, dy,
+                   accumulate_weight_gradient(layout, remake ? remake() : kept, factor,
                                               weight.slot->target(dy.device(), w.shape()));
                  if (bias_slot) {
                    kernels::accumulate_column_sums(dy,
@@ -48,8 +51,8 @@ Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, con
                  }
                  if (x_slot) {
                    const auto target = x_slot->target(dy.device(), x_shape);
-                   kernels::gemm(dy, Trans::no, w, out_in ? Trans::no : Trans::yes, target.tensor,
-                                 1.0f, target.accumulate ? 1.0f : 0.0f);
+                   kernels::gemm(factor, Trans::no, w, out_in ? Trans::no : Trans::yes,
+                                 target.tensor, 1.0f, target.accumulate ? 1.0f : 0.0f);
                  }
                });
   return y;

@@ -24,7 +24,8 @@ enum class WeightLayout {
 };
 
 /// y [n, out] = x [n, in] W (+ bias). A frozen weight keeps no input; a bf16 weight is always
-/// frozen. Exact factors are so in y alone: gradients are rounded as all others are.
+/// frozen. What is kept is in the precision of the device's products. Exact factors are so in y
+/// alone: gradients are rounded as all others are.
 Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, const Var& bias = {},
            kernels::Factors factors = kernels::Factors::rounded);
 

@@ -17,6 +17,9 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 // the rest is for the code of kernels, which is loaded when they first run.
 constexpr std::size_t kReserve = std::size_t{1280} * kMiB;
 
+// What the kernels are compiled for, and what multiplies bf16 and TF32.
+constexpr int kLeastCapability = 8;
+
 int make_current(int index) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -25,6 +28,12 @@ int make_current(int index) {
           "); use run.device=cpu, or a machine with a GPU and its driver");
   require(index >= 0 && index < count, ErrorKind::config, "there is no GPU ", index,
           ": this process may use ", count, " (see CUDA_VISIBLE_DEVICES)");
+  int major = 0, minor = 0;
+  FATHOM_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+  FATHOM_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
+  require(major >= kLeastCapability, ErrorKind::config, "GPU ", index, " (",
+          kernels::device_identity(index), ") has compute capability ", major, ".", minor,
+          "; the kernels are for ", kLeastCapability, ".0 (A100) and above");
   FATHOM_CUDA(cudaSetDevice(index));
   return index;
 }

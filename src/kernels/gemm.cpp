@@ -19,8 +19,10 @@ Extent check(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, con
   const std::int64_t kb = trans_b == Trans::no ? b.rows() : b.columns();
   FATHOM_CHECK(k == kb && c.rows() == m && c.columns() == n, "gemm of ", to_string(a.shape()),
                " and ", to_string(b.shape()), " into ", to_string(c.shape()));
-  FATHOM_CHECK(a.dtype() == DType::f32 && c.dtype() == DType::f32 && b.dtype() != DType::i32,
-               "gemm of ", to_string(a.dtype()), " and ", to_string(b.dtype()));
+  const bool rounded = a.dtype() == DType::bf16 && precision_of(a.device()) == Precision::bf16;
+  FATHOM_CHECK(
+      (a.dtype() == DType::f32 || rounded) && c.dtype() == DType::f32 && b.dtype() != DType::i32,
+      "gemm of ", to_string(a.dtype()), " and ", to_string(b.dtype()));
   return {m, n, k};
 }
 
@@ -66,6 +68,10 @@ void scale_rows(const Tensor& c, float beta) {
       });
 }
 
+bool takes_gemv(const Tensor& a, Trans trans_b) {
+  return a.dtype() == DType::f32 && gemv_suits(a.rows(), trans_b);
+}
+
 // What the factors are multiplied as.
 Precision choose(Device& device, DType b, Factors factors) {
   if (factors == Factors::exact) return Precision::f32;
@@ -79,12 +85,16 @@ void run(const Extent& e, const Tensor& a, Trans trans_a, const Tensor& b, Trans
   const Precision precision = choose(device, b.dtype(), factors);
   Tensor left = a, right = b;
   if (precision == Precision::bf16) {
-    left = narrow(a, alpha);
+    if (a.dtype() == DType::f32) {
+      left = narrow(a, alpha);
+      alpha = 1.0f;
+    }
     if (b.dtype() == DType::f32) right = narrow(b, 1.0f);
-    alpha = 1.0f;
   } else if (b.dtype() == DType::bf16) {
     right = widen(b);
   }
+  FATHOM_CHECK(left.dtype() == right.dtype(), "a product of ", to_string(left.dtype()),
+               " that is to be exact");
   const KernelScope scope(device);
   multiply(device, {trans_a, trans_b, e.m, e.n, e.k, precision, left.ptr<void>(), left.row_stride(),
                     right.ptr<void>(), right.row_stride(), alpha, beta, c.ptr<float>(),
@@ -93,13 +103,18 @@ void run(const Extent& e, const Tensor& a, Trans trans_a, const Tensor& b, Trans
 
 }  // namespace
 
+Tensor as_factor(const Tensor& x) {
+  return x.dtype() == DType::f32 && precision_of(x.device()) == Precision::bf16 ? narrow(x, 1.0f)
+                                                                                : x;
+}
+
 void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const Tensor& c,
           float alpha, float beta, Factors factors) {
   const Extent e = check(a, trans_a, b, trans_b, c);
   if (e.m == 0 || e.n == 0) return;
   if (e.k == 0) {
     scale_rows(c, beta);
-  } else if (trans_a == Trans::no && alpha == 1.0f && beta == 0.0f && gemv_suits(e.m, trans_b)) {
+  } else if (trans_a == Trans::no && alpha == 1.0f && beta == 0.0f && takes_gemv(a, trans_b)) {
     gemv(a, b, trans_b, {}, c);
   } else {
     run(e, a, trans_a, b, trans_b, c, alpha, beta, factors, nullptr);
@@ -109,7 +124,7 @@ void gemm(const Tensor& a, Trans trans_a, const Tensor& b, Trans trans_b, const 
 void gemm_bias(const Tensor& a, const Tensor& b, Trans trans_b, const Tensor& bias, const Tensor& c,
                Factors factors) {
   const Extent e = check(a, Trans::no, b, trans_b, c);
-  if (e.m > 0 && e.k > 0 && gemv_suits(e.m, trans_b)) {
+  if (e.m > 0 && e.k > 0 && takes_gemv(a, trans_b)) {
     gemv(a, b, trans_b, bias, c);
   } else if (e.m > 0 && e.k > 0 && bias.defined() && adds_bias(e.n, e.k)) {
     FATHOM_CHECK(bias.elements() == e.n, "bias ", to_string(bias.shape()), " for ", e.n,

@@ -18,7 +18,7 @@ struct MatrixProduct {
   std::int64_t lda;
   const void* b;
   std::int64_t ldb;
-  float alpha, beta;  ///< alpha is 1 for bf16; with beta 0, C is not read
+  float alpha, beta;  ///< on the CPU, alpha is 1 for bf16; with beta 0, C is not read
   float* c;
   std::int64_t ldc;
   const float* bias = nullptr;  ///< [n], or null

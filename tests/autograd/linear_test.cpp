@@ -1,7 +1,10 @@
+#include <cmath>
 #include <gtest/gtest.h>
+#include <random>
 
 #include "autograd/operations.h"
 #include "gradient_check.h"
+#include "kernels/backend.h"
 
 namespace fathom::test {
 namespace {
@@ -117,6 +120,65 @@ TEST(LinearMemory, AFrozenWeightKeepsNoInput) {
     EXPECT_EQ(tape.saved_bytes().at("linear"), input);
     // Not only in the accounts: the arena has it back.
     EXPECT_EQ(device->memory().in_use, before + y.value.bytes() + input);
+  }
+}
+
+// On devices that round factors. A factor is off by at most u of itself, a product of two by 2 u +
+// u^2 of itself, and a sum of products by as much of the sum of their magnitudes, beside the
+// roundings of f32.
+TEST(LinearPrecision, RoundsFactorsAndNothingElse) {
+  const Sizes s{70, 64, 40};
+  using kernels::Precision;
+  for (const auto& [precision, u] :
+       {std::pair{Precision::f32, 0.0}, {Precision::tf32, 0x1p-10}, {Precision::bf16, 0x1p-8}}) {
+    if (precision != Precision::f32 && !kernels::backend().owns_memory) continue;  // the CPU
+    const auto device =
+        kernels::make_device({.limit_bytes = std::size_t{64} << 20, .precision = precision});
+    std::mt19937 engine(1);
+    std::normal_distribution<float> normal;
+    const auto random = [&](std::int64_t count) {
+      std::vector<float> values(at(count));
+      for (float& value : values) value = normal(engine);
+      return values;
+    };
+    const auto x = random(s.rows * s.inputs), w = random(s.outputs * s.inputs),
+               bias = random(s.outputs), dy = random(s.rows * s.outputs);
+    const auto slot = [] { return std::make_shared<autograd::GradSlot>(); };
+    const Var in(Tensor::from_host(*device, {s.rows, s.inputs}, x), slot());
+    const Var weight(Tensor::from_host(*device, {s.outputs, s.inputs}, w), slot());
+    const Var added(Tensor::from_host(*device, {s.outputs}, bias), slot());
+    Tape tape;
+    const Var y = autograd::linear(&tape, in, weight, WeightLayout::out_in, added);
+    const std::size_t width = precision == Precision::bf16 ? 2 : 4;
+    EXPECT_EQ(tape.saved_bytes().at("linear"), width * x.size());
+    y.slot->add(Tensor::from_host(*device, {s.rows, s.outputs}, dy));
+    tape.backward();
+    // sum over t of a[i, t] b[t, j], and the bound of its error.
+    const auto expect = [&](const Tensor& got, std::int64_t m, std::int64_t n, std::int64_t k,
+                            auto a, auto b, auto plus) {
+      const std::vector<float> values = to_host(got);
+      for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+          double sum = plus(j), size = std::fabs(plus(j));
+          for (std::int64_t t = 0; t < k; ++t) {
+            sum += double{a(i, t)} * b(t, j);
+            size += std::fabs(double{a(i, t)} * b(t, j));
+          }
+          const double bound = (2 * u + u * u + static_cast<double>(k + 1) * 0x1p-24) * size;
+          ASSERT_NEAR(values[at(i * n + j)], sum, bound) << i << ", " << j;
+        }
+    };
+    const auto none = [](std::int64_t) { return 0.0; };
+    const auto x_at = [&](std::int64_t r, std::int64_t i) { return x[at(r * s.inputs + i)]; };
+    const auto w_at = [&](std::int64_t o, std::int64_t i) { return w[at(o * s.inputs + i)]; };
+    const auto dy_at = [&](std::int64_t r, std::int64_t o) { return dy[at(r * s.outputs + o)]; };
+    const auto flip = [](auto f) {
+      return [f](std::int64_t i, std::int64_t j) { return f(j, i); };
+    };
+    expect(y.value, s.rows, s.outputs, s.inputs, x_at, flip(w_at),
+           [&](std::int64_t o) { return double{bias[at(o)]}; });
+    expect(in.slot->grad(), s.rows, s.inputs, s.outputs, dy_at, w_at, none);
+    expect(weight.slot->grad(), s.outputs, s.inputs, s.rows, flip(dy_at), x_at, none);
   }
 }
 

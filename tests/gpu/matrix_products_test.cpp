@@ -108,6 +108,26 @@ TEST(Precision, ExactFactorsAreNotRounded) {
     EXPECT_LE(Product(precision, nullptr, kernels::Factors::exact).largest_error(), kSumError);
 }
 
+TEST(Precision, AFactorOfSeveralProductsIsRoundedOnce) {
+  const auto values = narrow(random_values(40 * 25, 1));
+  for (const Precision precision : {Precision::f32, Precision::tf32, Precision::bf16}) {
+    const auto device =
+        kernels::make_device({.limit_bytes = std::size_t{8} << 20, .precision = precision});
+    const Tensor a = Tensor::from_host(*device, {40, 25}, values);
+    const Tensor factor = kernels::as_factor(a);
+    EXPECT_EQ(factor.dtype(), precision == Precision::bf16 ? DType::bf16 : DType::f32);
+    EXPECT_EQ(factor.storage_id() == a.storage_id(), precision != Precision::bf16);
+    const Tensor plain = Tensor::empty(*device, {40, 40}), same = Tensor::empty(*device, {40, 40});
+    kernels::gemm(a, Trans::no, a, Trans::yes, plain, 0.5f);
+    kernels::gemm(factor, Trans::no, factor, Trans::yes, same, 0.5f);
+    EXPECT_EQ(to_host(plain), to_host(same));
+    if (precision != Precision::bf16) continue;
+    EXPECT_THROW(
+        kernels::gemm(factor, Trans::no, a, Trans::yes, same, 1.0f, 0.0f, kernels::Factors::exact),
+        Error);
+  }
+}
+
 // alpha goes into A before it is rounded, beta stays out of all rounding.
 TEST(Precision, Bf16TakesAlphaAndBeta) {
   const auto device =
