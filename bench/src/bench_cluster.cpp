@@ -9,6 +9,7 @@
 
 #include <boost/program_options.hpp>
 #include <cstdlib>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "bench/src/reporting.h"
@@ -37,7 +38,8 @@ std::optional<Options> parse(int argc, char** argv) {
   add("help", "show this and stop");
   add("model", po::value(&options.model)->required(), "folder with a config.json");
   add("folder", po::value(&options.folder)->required(), "on the disk to write to");
-  add("rounds", po::value(&options.rounds)->default_value(options.rounds), "saves, and runs of dd");
+  add("rounds", po::value(&options.rounds)->default_value(options.rounds),
+      "saves, and runs of dd: each takes its bytes of disk until the end");
   po::variables_map values;
   po::store(po::parse_command_line(argc, argv, table), values);
   if (values.count("help") > 0) {
@@ -75,14 +77,24 @@ Save save(train::Engine& engine, const fs::path& folder, std::int64_t step) {
   return result;
 }
 
-/// The same bytes, which are in the kernel's memory, written by dd.
-double dd(const fs::path& folder) {
+/// The bytes of a file, which are in the kernel's memory, written to another by dd.
+double dd(const fs::path& from, const fs::path& to) {
   const std::string command =
-      str("dd if=", (folder / checkpoints::step_name(1) / checkpoints::shard_name(0)).string(),
-          " of=", (folder / "dd").string(), " bs=1M conv=fsync 2>/dev/null");
+      str("dd if=", from.string(), " of=", to.string(), " bs=1M conv=fsync 2>/dev/null");
   const Timer timer;
   require(std::system(command.c_str()) == 0, ErrorKind::io, command);
   return timer.seconds();
+}
+
+/// Uses so much memory and gives it back. A virtual machine's host backs a page when it is first
+/// touched, and may take it away again while it lies unused: without this the first to write would
+/// pay for that, and the next would not.
+void touch_memory(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(memory != MAP_FAILED, ErrorKind::io, "no ", bytes, " bytes of memory");
+  for (std::size_t at = 0; at < bytes; at += kPage) static_cast<volatile char*>(memory)[at] = 1;
+  ::munmap(memory, bytes);
 }
 
 json saves(const Options& options) {
@@ -94,18 +106,34 @@ json saves(const Options& options) {
   comm::ProcessGrid grid(*world, {});
   train::Engine engine(*device, grid, config, train::make_engine_plan(config), true);
   engine.load_initial_weights();
+  // Nothing is removed before the end: a disk that is told of every freed block is busy for a while
+  // after a large file has gone. For the same reason neither writer always goes first.
   const fs::path folder = fs::path(options.folder) / "bench_cluster";
+  fs::remove_all(folder);
+  const auto make = [&](const std::string& name) {
+    fs::create_directories(folder / name);
+    return folder / name;
+  };
+  const fs::path first = make("first");
+  // The copy, the file in the kernel's memory, and as much again; this save is not counted.
+  const auto needed = 3 * static_cast<std::size_t>(save(engine, first, 1).bytes);
+  const fs::path source = first / checkpoints::step_name(1) / checkpoints::shard_name(0);
   json stages;
   std::vector<double> exposed, all, rates, peer, ratios, copies;
-  for (int round = 0; round < options.rounds; ++round) {
-    fs::remove_all(folder);
-    fs::create_directories(folder);
+  const auto peer_round = [&](const std::string& name) {
     ::sync();
-    const Save saved = save(engine, folder, 1);
+    touch_memory(needed);
+    peer.push_back(dd(source, make(name) / "dd"));
+  };
+  for (int round = 0; round < options.rounds; ++round) {
+    const std::string name = str("round", round);
+    if (round % 2 == 1) peer_round(name + "_dd");
+    ::sync();
+    touch_memory(needed);
+    const Save saved = save(engine, make(name), 1);
+    if (round % 2 == 0) peer_round(name + "_dd");
     stages = saved.stages;
     const auto bytes = static_cast<double>(saved.bytes);
-    ::sync();
-    peer.push_back(dd(folder));
     exposed.push_back(saved.exposed);
     all.push_back(saved.all);
     rates.push_back(bytes / saved.all / 1e6);

@@ -1,0 +1,95 @@
+// Leaving early as a user does it: a model trained with late layers that vote answers through
+// `fathom generate` and `fathom evaluate`, on any grid, and says how deep its tokens went.
+
+#include "tests/launch/evaluate_files.h"
+
+namespace fathom::launch {
+namespace {
+
+using nlohmann::json;
+
+class ExitCommand : public EvaluateFiles {
+ protected:
+  static void SetUpTestSuite() {
+    EvaluateFiles::SetUpTestSuite();
+    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 20, 1024, 3);
+    files::write_text_atomically(*files_ / "q.jsonl",
+                                 R"({"instruction": "First citizen", "output": "Speak"})"
+                                 "\n"
+                                 R"({"instruction": "To be", "output": "or not"})"
+                                 "\n");
+    // The router's rate lets its weights differ between tokens after a few steps.
+    const Outcome trained = in_folder(
+        "$FATHOM train --run.dir=run --run.steps=8 --model.path=model --data.train=tokens.h5 "
+        "--optim.lr=0.03 --batch.micro_batches=2 --run.quiet=true --log.tensorboard=false "
+        "--adapter.kind=lora --mode.enabled=true --mode.k=3");
+    EXPECT_EQ(trained.code, 0) << trained.text;
+  }
+
+  /// What `generate` writes to standard output; the rest goes to standard error, into `said`.
+  static std::string generate(const std::string& options, const std::string& launcher = "") {
+    const Outcome outcome = in_folder(launcher + " $FATHOM generate --checkpoint=run --max-new=24 "
+                                      "--ignore-eos --prompt='To be, or not' " +
+                                      options + " 2>said");
+    EXPECT_EQ(outcome.code, 0) << options << "\n" << outcome.text << said();
+    return outcome.text;
+  }
+  static std::string said() { return files::read_text(*files_ / "said"); }
+  static bool said(const std::string& part) { return said().find(part) != std::string::npos; }
+};
+
+TEST_F(ExitCommand, TextIsThatOfEveryLayerOnAnyGrid) {
+  const std::string leaving = "--exit=topk --exit-topk=1 ";
+  const std::string every_layer = generate(leaving + "--exit-cache=off");
+  EXPECT_TRUE(said("of 4 layers a token")) << said();
+  EXPECT_EQ(generate(leaving), every_layer) << "deferred caches are exact";
+  EXPECT_EQ(generate(leaving + "--exit-flush=2"), every_layer);
+  EXPECT_EQ(generate(leaving + "--exit-flush=0"), every_layer);
+  EXPECT_EQ(generate(leaving + "--tp=2", "$MPIRUN"), every_layer);
+  EXPECT_EQ(generate(leaving + "--pp=2", "$MPIRUN"), every_layer);
+  EXPECT_EQ(generate(leaving + "--stream"), every_layer);
+}
+
+TEST_F(ExitCommand, TheWholeShareKeepsEveryLayer) {
+  const std::string dense = generate("");
+  EXPECT_FALSE(said("exits:")) << "nothing leaves: " << said();
+  EXPECT_EQ(generate("--exit=dense"), dense);
+  EXPECT_EQ(generate("--exit=threshold --exit-threshold=1"), dense);
+  EXPECT_TRUE(said("4.00 of 4 layers a token")) << said();
+}
+
+TEST_F(ExitCommand, SaysHowMuchFaster) {
+  generate("--exit=topk --exit-topk=1 --exit-compare");
+  EXPECT_TRUE(said("by the weights read at most")) << said();
+  EXPECT_TRUE(said("times as fast")) << said();
+}
+
+TEST_F(ExitCommand, EvaluationReportsDepth) {
+  const std::string evaluate =
+      "$FATHOM evaluate --checkpoint=run --prompts=q.jsonl --template=plain --max-new=12 "
+      "--output=out.json --exit=threshold --exit-threshold=";
+  const json all = succeed(evaluate + "1"), few = succeed(evaluate + "0.3");
+  const auto exits = [](const json& report) {
+    return report.at("answers").at("seeds").at(0).at("exits");
+  };
+  EXPECT_DOUBLE_EQ(exits(all).at("layers"), 4.0);
+  EXPECT_LT(exits(few).at("layers"), 4.0);
+  EXPECT_GT(exits(few).at("fastest"), 1.0);
+  std::int64_t tokens = 0;
+  for (const json& at_depth : exits(few).at("tokens")) tokens += at_depth.get<std::int64_t>();
+  EXPECT_GT(tokens, 0);
+}
+
+TEST_F(ExitCommand, WhatCannotBe) {
+  const std::string prompt = "$FATHOM generate --prompt=x ";
+  expect_refused(in_folder(prompt + "--model=model --exit=topk --exit-topk=1"), 2, "--exit=topk",
+                 "no router", "mode.enabled=true");
+  expect_refused(in_folder(prompt + "--checkpoint=run --exit=topk --exit-topk=4"), 2,
+                 "--exit-topk=4", "3 late layers");
+  expect_refused(in_folder(prompt + "--checkpoint=run --exit=threshold"), 2, "--exit-threshold");
+  expect_refused(in_folder(prompt + "--checkpoint=run --exit=never"), 2, "--exit", "never",
+                 "threshold");
+}
+
+}  // namespace
+}  // namespace fathom::launch
