@@ -74,11 +74,9 @@ class Row {
     if (threadIdx.x % kWarpLanes == 0)
       for (int k = 0; k < N; ++k) scratch_[threadIdx.x / kWarpLanes * N + k] = values[k];
     __syncthreads();
-    for (int k = 0; k < N; ++k) {
-      values[k] = scratch_[k];
-      for (unsigned w = 1; w < blockDim.x / kWarpLanes; ++w)
-        values[k] = op(values[k], scratch_[w * N + k]);
-    }
+    for (int k = 0; k < N; ++k) values[k] = scratch_[k];
+    for (unsigned w = 1; w < blockDim.x / kWarpLanes; ++w)
+      for (int k = 0; k < N; ++k) values[k] = op(values[k], scratch_[w * N + k]);
   }
 
   float* scratch_;
