@@ -1,6 +1,7 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 
@@ -8,5 +9,10 @@ namespace fathom::test {
 /// shared memory from 2,000 bytes on, so that every test exercises what a user meets at large
 /// sizes.
 comm::Communicator& world();
+
+/// This rank's device; see make_test_device().
+inline std::unique_ptr<Device> make_device(std::size_t limit_bytes) {
+  return make_test_device(limit_bytes, world().rank(), world().size());
+}
 
 }  // namespace fathom::test

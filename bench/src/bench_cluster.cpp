@@ -17,6 +17,7 @@
 #include "comm/watched_communicator.h"
 #include "core/memory_usage.h"
 #include "core/timer.h"
+#include "kernels/backend.h"
 #include "train/run_state.h"
 
 namespace fathom::bench {
@@ -101,9 +102,9 @@ json saves(const Options& options) {
   train::TrainConfig config;
   config.model.init = train::Init::random;
   config.model.config = options.model + "/config.json";
-  const auto device = make_cpu_device();
+  const auto device = kernels::make_device();
   const auto world = comm::self_communicator();
-  comm::ProcessGrid grid(*world, {});
+  comm::ProcessGrid grid(*world, {}, *device);
   train::Engine engine(*device, grid, config, train::make_engine_plan(config), true);
   engine.load_initial_weights();
   // Nothing is removed before the end: a disk that is told of every freed block is busy for a while

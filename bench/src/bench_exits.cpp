@@ -11,9 +11,11 @@
 #include <cmath>
 
 #include "bench/src/reporting.h"
+#include "comm/device_choice.h"
 #include "comm/mpi/mpi_session.h"
 #include "core/timer.h"
 #include "generate/generator.h"
+#include "kernels/backend.h"
 #include "train/engine.h"
 #include "train/hf_weights.h"
 
@@ -86,8 +88,9 @@ nlohmann::json median_of(std::vector<double> values) {
 
 void run(const Options& options) {
   comm::MpiSession session;
-  comm::ProcessGrid grid(session.world(), {});
-  const auto device = make_cpu_device();
+  const auto device = kernels::make_device(
+      {.index = comm::choose_device(session.world(), session.node(), session.host())});
+  comm::ProcessGrid grid(session.world(), {}, *device);
   train::TrainConfig config;
   train::EnginePlan plan = train::plan_for(train::read_model_spec(options.model), config);
   plan.set_mode({.k = options.k}, "");

@@ -12,10 +12,12 @@
 #include "bench/src/invented_spans.h"
 #include "bench/src/reporting.h"
 #include "bench/src/step_options.h"
+#include "comm/device_choice.h"
 #include "comm/mpi/mpi_session.h"
 #include "core/memory_usage.h"
 #include "core/timer.h"
 #include "data/batch_plan.h"
+#include "kernels/backend.h"
 #include "kernels/gemm.h"
 #include "kernels/peak.h"
 #include "train/engine.h"
@@ -127,8 +129,10 @@ class Bench {
 void run(const StepOptions& options) {
   comm::MpiSession session;
   const train::GridConfig& shape = options.config.grid;
-  comm::ProcessGrid grid(session.world(), {.dp = shape.dp, .pp = shape.pp, .tp = shape.tp});
-  const auto device = make_cpu_device();
+  const auto device = kernels::make_device(
+      {.index = comm::choose_device(session.world(), session.node(), session.host())});
+  comm::ProcessGrid grid(session.world(), {.dp = shape.dp, .pp = shape.pp, .tp = shape.tp},
+                         *device);
   Bench bench(*device, grid, options);
   print_reports(session.world(), options.serve, [&] { return bench.report(); });
 }

@@ -80,6 +80,10 @@ class Communicator {
   /// negative color joins no group and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
+  /// Told that the devices of this group do what a call asks, in their own time: for those who
+  /// watch it. `name` must be a string literal; peer and tag are -1 for a collective.
+  virtual void note_device_call(const char* /*name*/, int /*peer*/, int /*tag*/) {}
+
   /// Texts of any length from every rank, in rank order, on every rank; collective; blocks.
   std::vector<std::string> all_gather_text(const std::string& mine);
   /// Root's text on every rank; collective; blocks.

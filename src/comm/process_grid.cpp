@@ -1,6 +1,7 @@
 #include "comm/process_grid.h"
 
 #include "core/error.h"
+#include "kernels/backend.h"
 
 namespace fathom::comm {
 namespace {
@@ -15,8 +16,16 @@ std::unique_ptr<Communicator> split_axis(Communicator& world, int GridCoordinate
 
 }  // namespace
 
+ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Device& device)
+    : ProcessGrid(world, shape, &device) {}
+
 ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape)
-    : world_(world), shape_(shape) {
+    : ProcessGrid(world, shape, nullptr) {
+  FATHOM_CHECK(!kernels::backend().owns_memory, "a grid of devices was not told of this one");
+}
+
+ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape, Device* device)
+    : world_(world), shape_(shape), device_(device) {
   validate(shape);
   require(world.size() == shape.ranks(), ErrorKind::config, "the process grid ", to_string(shape),
           " needs ", shape.ranks(), " ranks but ", world.size(), " are running");
@@ -26,6 +35,19 @@ ProcessGrid::ProcessGrid(Communicator& world, const GridShape& shape)
   dp_ = split_axis(world, &GridCoordinates::dp, shape, place_);
   const bool has_end = shape.pp > 1 && (is_first_stage() || is_last_stage());
   first_last_ = pp_->split(has_end ? 0 : -1, place_.pp);
+
+  // Devices meet in one order on all ranks, all before the first step: bundles cross stages, the
+  // other axes only reduce and gather.
+  tp_ = on_devices(std::move(tp_), DeviceTraffic::collectives);
+  pp_ = on_devices(std::move(pp_), DeviceTraffic::messages_too);
+  dp_ = on_devices(std::move(dp_), DeviceTraffic::collectives);
+  first_last_ = on_devices(std::move(first_last_), DeviceTraffic::collectives);
+}
+
+std::unique_ptr<Communicator> ProcessGrid::on_devices(std::unique_ptr<Communicator> group,
+                                                      DeviceTraffic traffic) const {
+  return device_ == nullptr ? std::move(group)
+                            : comm::on_devices(std::move(group), *device_, traffic);
 }
 
 std::unique_ptr<Communicator> ProcessGrid::make_kv_replica_group(int kv_heads) {

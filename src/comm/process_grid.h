@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "comm/communicator.h"
+#include "comm/device_communicator.h"
 #include "comm/grid_shape.h"
 
 namespace fathom::comm {
@@ -12,7 +13,12 @@ namespace fathom::comm {
 class ProcessGrid {
  public:
   /// Collective over `world`, which must outlive the grid. Throws Error(config) when the world does
-  /// not have shape.ranks() ranks.
+  /// not have shape.ranks() ranks. The groups move the device's memory by the device's own means
+  /// (comm/device_communicator.h); the world moves the host's only.
+  ProcessGrid(Communicator& world, const GridShape& shape, Device& device);
+
+  /// Where memory of devices is the host's, or none of it is moved. Throws Error(internal) on a
+  /// backend whose memory is apart.
   ProcessGrid(Communicator& world, const GridShape& shape);
 
   const GridShape& shape() const { return shape_; }
@@ -34,8 +40,13 @@ class ProcessGrid {
   std::unique_ptr<Communicator> make_kv_replica_group(int kv_heads);
 
  private:
+  ProcessGrid(Communicator& world, const GridShape& shape, Device* device);
+  std::unique_ptr<Communicator> on_devices(std::unique_ptr<Communicator> group,
+                                           DeviceTraffic traffic) const;
+
   Communicator& world_;
   GridShape shape_;
+  Device* device_;
   GridCoordinates place_;
   std::unique_ptr<Communicator> dp_;
   std::unique_ptr<Communicator> pp_;

@@ -35,28 +35,46 @@ Watchdog::Group& Watchdog::add_group(std::vector<int> members) {
   return groups_.emplace_back(Group{std::move(members)});
 }
 
-Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group)
-    : Call(watchdog, name, group, -1, -1) {
-  if (watchdog_ != nullptr)
-    watchdog_->collective_.store(++group.collectives, std::memory_order_relaxed);
+void Watchdog::Slot::set(const char* call, const Group& of, std::uint64_t number, int with,
+                         int tagged) {
+  group.store(&of, std::memory_order_relaxed);
+  collective.store(number, std::memory_order_relaxed);
+  peer.store(with, std::memory_order_relaxed);
+  tag.store(tagged, std::memory_order_relaxed);
+  name.store(call, std::memory_order_relaxed);
+}
+
+Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group) : watchdog_(watchdog) {
+  if (watchdog_ == nullptr) return;
+  watchdog_->call_.set(name, group, ++group.collectives, -1, -1);
+  watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
 
 Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group, int peer, int tag)
     : watchdog_(watchdog) {
   if (watchdog_ == nullptr) return;
-  watchdog_->group_.store(&group, std::memory_order_relaxed);
-  watchdog_->collective_.store(0, std::memory_order_relaxed);
-  watchdog_->peer_.store(peer, std::memory_order_relaxed);
-  watchdog_->tag_.store(tag, std::memory_order_relaxed);
-  watchdog_->call_.store(name, std::memory_order_relaxed);
+  watchdog_->call_.set(name, group, 0, peer, tag);
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
 
 // What fails is no progress: a rank whose peers are gone must not take its report back.
 Watchdog::Call::~Call() {
   if (watchdog_ == nullptr || std::uncaught_exceptions() > 0) return;
-  watchdog_->call_.store(nullptr, std::memory_order_relaxed);
+  watchdog_->call_.name.store(nullptr, std::memory_order_relaxed);
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
+}
+
+void Watchdog::note_device_call(const char* name, Group& group, int peer, int tag) {
+  device_call_.set(name, group, peer < 0 ? ++group.collectives : 0, peer, tag);
+  notes_.fetch_add(1, std::memory_order_release);
+}
+
+/// The call in which the working thread waits for others, or nullptr.
+const Watchdog::Slot* Watchdog::waits_in() const {
+  if (call_.name != nullptr) return &call_;
+  const Device* device = device_;
+  const bool waits = device != nullptr && device->waiting() && device_call_.name != nullptr;
+  return waits ? &device_call_ : nullptr;
 }
 
 double Watchdog::limit() const {
@@ -106,13 +124,13 @@ HangReport Watchdog::report(double silent_seconds) const {
   r.action = name_.load();
   r.step = step_;
   r.micro_batch = micro_batch_;
-  if (const char* call = call_) {
-    r.call = call;
-    r.members = group_.load()->members;
-    r.collective = collective_;
-    const int peer = peer_;
+  if (const Slot* call = waits_in()) {
+    r.call = call->name;
+    r.members = call->group.load()->members;
+    r.collective = call->collective;
+    const int peer = call->peer;
     r.peer = peer < 0 ? -1 : r.members[static_cast<std::size_t>(peer)];
-    r.tag = tag_;
+    r.tag = call->tag;
   }
   return r;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/hang_report.h"
+#include "core/device.h"
 
 namespace fathom::comm {
 
@@ -71,6 +72,12 @@ class Watchdog {
     Watchdog* watchdog_;
   };
 
+  /// A call of the group that its devices carry out later. While the host waits for the watched
+  /// device, the last such call is what it is taken to wait for. `peer` is -1 for a collective.
+  void note_device_call(const char* name, Group& group, int peer, int tag);
+  /// The device, which must outlive the watchdog, that the working thread waits for.
+  void watch_device(const Device& device) { device_ = &device; }
+
   /// A span of time with its own limit: saving, loading, evaluating. Phases nest; the innermost
   /// counts. For the working thread only.
   class Phase {
@@ -104,11 +111,21 @@ class Watchdog {
   std::atomic<int> micro_batch_{-1};
   std::atomic<const char*> name_{"start"};
 
-  std::atomic<const char*> call_{nullptr};  ///< nullptr: not waiting for anybody
-  std::atomic<const Group*> group_{nullptr};
-  std::atomic<std::uint64_t> collective_{0};
-  std::atomic<int> peer_{-1};
-  std::atomic<int> tag_{-1};
+  /// A call to other ranks.
+  struct Slot {
+    std::atomic<const char*> name{nullptr};  ///< nullptr: none
+    std::atomic<const Group*> group{nullptr};
+    std::atomic<std::uint64_t> collective{0};
+    std::atomic<int> peer{-1};
+    std::atomic<int> tag{-1};
+
+    void set(const char* call, const Group& of, std::uint64_t number, int with, int tagged);
+  };
+  const Slot* waits_in() const;
+
+  Slot call_;         ///< that the host is in
+  Slot device_call_;  ///< the last one that the device was given
+  std::atomic<const Device*> device_{nullptr};
 
   const double limit_;
   std::atomic<double> phase_limit_{0.0};  ///< 0 outside any Phase

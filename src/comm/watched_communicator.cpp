@@ -78,6 +78,10 @@ class WatchedCommunicator : public Communicator {
   }
   std::unique_ptr<Communicator> split(int color, int key) override;
 
+  void note_device_call(const char* name, int peer, int tag) override {
+    watchdog_.note_device_call(name, group_, peer, tag);
+  }
+
  private:
   template <typename T>
   void reduce(T* data, std::size_t n, ReduceOp op) {

@@ -51,10 +51,11 @@ int device_count();
 std::string device_identity(int index);
 
 /// Starts a group of `size` devices, one for each rank, that exchange memory without the host.
-/// `id` comes from new_collectives_id() of the group's first rank. Collective over the group;
-/// blocks. Throws Error(comm). Not for the CPU.
+/// `id` comes from new_collectives_id() of the group's first rank. `messages`: whether the group
+/// sends and receives too, for which it holds connections and memory of their own. Collective over
+/// the group; blocks until all are connected. Throws Error(comm). Not for the CPU.
 std::string new_collectives_id();
 std::unique_ptr<DeviceCollectives> make_collectives(Device& device, const std::string& id, int rank,
-                                                    int size);
+                                                    int size, bool messages);
 
 }  // namespace fathom::kernels

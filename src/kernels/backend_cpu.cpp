@@ -31,7 +31,7 @@ std::string new_collectives_id() {
   fail(ErrorKind::internal, "the host has no collectives of a device");
 }
 
-std::unique_ptr<DeviceCollectives> make_collectives(Device&, const std::string&, int, int) {
+std::unique_ptr<DeviceCollectives> make_collectives(Device&, const std::string&, int, int, bool) {
   fail(ErrorKind::internal, "the host has no collectives of a device");
 }
 

@@ -11,6 +11,8 @@
 namespace fathom::comm {
 namespace {
 
+constexpr std::size_t kDeviceBytes = std::size_t{1} << 20;
+
 std::vector<GridShape> shapes_of(int ranks) {
   std::vector<GridShape> shapes;
   for (int dp = 1; dp <= ranks; ++dp)
@@ -69,9 +71,10 @@ TEST(GridShape, KvHeadsAreDividedOrReplicated) {
 
 TEST(ProcessGrid, GroupsOfEveryShapeHoldTheRightRanks) {
   auto& world = test::world();
+  const auto device = test::make_device(kDeviceBytes);
   for (const auto& shape : shapes_of(world.size())) {
     SCOPED_TRACE(to_string(shape));
-    ProcessGrid grid(world, shape);
+    ProcessGrid grid(world, shape, *device);
     const auto place = grid.place();
     EXPECT_EQ(rank_of(shape, place), world.rank());
 
@@ -93,7 +96,8 @@ TEST(ProcessGrid, GroupsOfEveryShapeHoldTheRightRanks) {
 
 TEST(ProcessGrid, KvReplicasAreConsecutiveTensorRanks) {
   auto& world = test::world();
-  ProcessGrid grid(world, {1, 1, world.size()});
+  const auto device = test::make_device(kDeviceBytes);
+  ProcessGrid grid(world, {1, 1, world.size()}, *device);
   const auto all = grid.make_kv_replica_group(1);
   EXPECT_EQ(all->size(), world.size());
   const auto alone = grid.make_kv_replica_group(world.size());
@@ -107,7 +111,12 @@ TEST(ProcessGrid, KvReplicasAreConsecutiveTensorRanks) {
 
 TEST(ProcessGrid, AWrongRankCountIsRefusedOnEveryRank) {
   auto& world = test::world();
-  expect_config_error([&] { ProcessGrid(world, {world.size() + 1, 1, 1}); }, "are running");
+  const auto device = test::make_device(kDeviceBytes);
+  expect_config_error(
+      [&] {
+        ProcessGrid(world, {world.size() + 1, 1, 1}, *device);
+      },
+      "are running");
 }
 
 }  // namespace

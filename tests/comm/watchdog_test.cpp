@@ -113,24 +113,44 @@ bool is_running(int pid) {
   return !command.empty();
 }
 
+struct Job {
+  std::string text;
+  int exit_code = -1;
+  double seconds = 0;
+};
+
+/// stall_program on two ranks.
+Job run_job(const std::string& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string command =
+      FATHOM_MPIEXEC " --allow-run-as-root --oversubscribe -np 2 " FATHOM_STALL_PROGRAM " " +
+      arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {};
+  Job job;
+  std::array<char, 256> line;
+  while (fgets(line.data(), line.size(), pipe)) job.text += line.data();
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) job.exit_code = WEXITSTATUS(status);
+  job.seconds = Watchdog::Seconds(std::chrono::steady_clock::now() - start).count();
+  return job;
+}
+
+TEST(Watchdog, ARankThatDiesEndsTheJob) {
+  const testing::TemporaryDirectory folder;
+  const Job job = run_job(folder.path().string() + " vanish");
+  EXPECT_GT(job.exit_code, 0) << job.text;
+  EXPECT_LT(job.seconds, 15) << job.text;
+}
+
 /// Two ranks, one of which stops itself (SIGSTOP) in the middle of a run. The other one must report
 /// the peer that it waits for and end the whole job, the stopped process included.
 TEST(Watchdog, AStoppedRankEndsTheJob) {
-  const auto start = std::chrono::steady_clock::now();
   const testing::TemporaryDirectory folder;
-  const std::string command =
-      FATHOM_MPIEXEC " --allow-run-as-root --oversubscribe -np 2 " FATHOM_STALL_PROGRAM " " +
-      folder.path().string() + " 2>&1";
-  FILE* job = popen(command.c_str(), "r");
-  ASSERT_NE(job, nullptr);
-  std::string text;
-  std::array<char, 256> line;
-  while (fgets(line.data(), line.size(), job)) text += line.data();
-  const int status = pclose(job);
-  const double seconds = Watchdog::Seconds(std::chrono::steady_clock::now() - start).count();
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), exit_code(ErrorKind::comm)) << text;
-  EXPECT_LT(seconds, 15) << text;
+  const Job job = run_job(folder.path().string());
+  const std::string& text = job.text;
+  EXPECT_EQ(job.exit_code, exit_code(ErrorKind::comm)) << text;
+  EXPECT_LT(job.seconds, 15) << text;
   EXPECT_NE(text.find("waits in receive with rank 1 (tag 6); last action exchange, step 3"),
             std::string::npos)
       << text;
