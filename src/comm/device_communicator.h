@@ -21,8 +21,9 @@ enum class DeviceTraffic { collectives, messages_too };
 /// the environment every message's tag and size go ahead of it through the host, and a receive that
 /// expects others throws Error(comm).
 ///
-/// Gives `group` itself back where it is a group of one, or where memory of the device is the
-/// host's. Collective over the group; blocks. The device must outlive the result.
+/// Gives `group` itself back where memory of the device is the host's, or where it is a group of
+/// one, in which memory of a device can be reduced and broadcast, but not gathered, scattered or
+/// sent. Collective over the group; blocks. The device must outlive the result.
 std::unique_ptr<Communicator> on_devices(std::unique_ptr<Communicator> group, Device& device,
                                          DeviceTraffic traffic);
 

@@ -27,6 +27,12 @@ ncclRedOp_t nccl_op(DeviceReduce op) {
   fail(ErrorKind::internal, "unknown DeviceReduce ", static_cast<int>(op));
 }
 
+auto reduction(float* data, std::size_t n, DeviceReduce op) {
+  return [=](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(data, data, n, ncclFloat32, nccl_op(op), comm, stream);
+  };
+}
+
 /// A piece of the device's memory for as long as it lives.
 class Scratch {
  public:
@@ -120,12 +126,6 @@ class NcclCollectives final : public DeviceCollectives {
   }
 
  private:
-  static auto reduction(float* data, std::size_t n, DeviceReduce op) {
-    return [=](ncclComm_t comm, cudaStream_t stream) {
-      return ncclAllReduce(data, data, n, ncclFloat32, nccl_op(op), comm, stream);
-    };
-  }
-
   std::unique_ptr<CollectiveLane> branch() {
     return std::make_unique<CollectiveLane>(
         std::make_unique<NcclCommunicator>(reductions_.comm(), kMessageBlocks), stream_of(device_));

@@ -65,14 +65,17 @@ void NcclCommunicator::await_start(ncclResult_t status, const char* name,
 
 NcclCommunicator::~NcclCommunicator() {
   if (comm_ == nullptr) return;  // given up
-  if (failed_ || std::uncaught_exceptions() > 0) return abort();
+  if (failed_ || std::uncaught_exceptions() > 0) {
+    abort();
+    return;
+  }
   ncclResult_t status = ncclCommFinalize(comm_);
   while (status == ncclInProgress) {
     std::this_thread::yield();
     status = state();
   }
-  if (status != ncclSuccess) return abort();
-  static_cast<void>(ncclCommDestroy(comm_));  // there is nobody left to tell
+  // There is nobody left to tell.
+  static_cast<void>(status == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_));
 }
 
 void NcclCommunicator::finish(ncclResult_t status, const NcclCall& call) {

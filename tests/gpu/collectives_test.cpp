@@ -59,8 +59,8 @@ class Collectives : public ::testing::TestWithParam<bool> {
 
   /// Ones of which all ranks take the sum; empty if that failed.
   std::vector<float> reduced_beside_kernels(bool waits) {
-    const auto comm = communicator();
     const Stream stream = make_stream();
+    const auto comm = communicator();  // goes first, with what hangs on the stream
     const Event written = make_event(), ended = make_event();
     const Tensor data = filled(64, 1);
     FATHOM_CUDA(cudaEventRecord(written.get(), stream_of(*device_)));
@@ -166,8 +166,8 @@ TEST_P(Collectives, AStreamThatDoesNotWaitForTheKernels) {
 }
 
 TEST_P(Collectives, OperationsOfOneCommunicatorAtTheSameTime) {
-  const auto comm = communicator();
   const Stream one = make_stream(), two = make_stream();
+  const auto comm = communicator();
   const Tensor data = filled(64, 1);
   device_->synchronize();
   if (rank_ == 0) {  // the others never come, so that the first cannot end
@@ -223,8 +223,8 @@ TEST_P(Collectives, CallsThatNcclWouldNotSurvive) {
   EXPECT_EQ(ncclBroadcast(values, values, 1, ncclUint8, 0, gone, stream), ncclInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Streams, Collectives, ::testing::Bool(), [](const auto& info) {
-  return info.param ? std::string("lazy") : std::string("eager");
+INSTANTIATE_TEST_SUITE_P(Streams, Collectives, ::testing::Bool(), [](const auto& test) {
+  return test.param ? std::string("lazy") : std::string("eager");
 });
 
 }  // namespace

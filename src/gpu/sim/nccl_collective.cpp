@@ -45,6 +45,10 @@ class Collective final : public Operation {
   }
 
   void ask() {
+    const auto* send = static_cast<const std::byte*>(buffers_.send);
+    sent_.assign(send, send + send_bytes());
+    // Who reads the result without waiting for it finds NaN.
+    if (buffers_.recv != buffers_.send) std::memset(buffers_.recv, 0xff, recv_bytes());
     agreement_ = std::make_unique<Messages>();
     said_.assign(comm_->world.size(), nullptr);
     for_each_other([&](int r, int world) {
@@ -70,8 +74,6 @@ class Collective final : public Operation {
 
   void exchange() {
     data_ = std::make_unique<Messages>();
-    const auto* send = static_cast<const std::byte*>(buffers_.send);
-    sent_.assign(send, send + send_bytes());
     received_.assign(comm_->world.size(), nullptr);
     const bool scatters = own_.kind == Description::reduce_scatter;
     const bool from_root = own_.kind == Description::broadcast;
@@ -83,8 +85,6 @@ class Collective final : public Operation {
         received_[static_cast<std::size_t>(r)] =
             &data_->receive(block(), world, comm_->tag + kDataTag);
     });
-    // Who reads the result without waiting for it finds NaN.
-    if (buffers_.recv != buffers_.send) std::memset(buffers_.recv, 0xff, recv_bytes());
   }
 
   std::size_t recv_bytes() const {
