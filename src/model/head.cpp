@@ -25,9 +25,10 @@ bool spread(const comm::Communicator* tp) {
   return tp != nullptr && tp->size() > 1;
 }
 
-// Logits of one chunk, reused by all of them.
+// Logits of one chunk, reused by all of them, and the heads that all are made with.
 struct Workspace {
   Tensor student, teacher;
+  Tensor student_head, teacher_head;
 };
 
 kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& student,
@@ -38,29 +39,28 @@ kernels::LogitChunk compute_logits(const HeadLoss& options, const HeadInput& stu
   chunk.first_id = options.first_vocab;
   if (options.row_weights) chunk.row_weights = options.row_weights.slice_rows(begin, rows);
   if (options.row_alpha) chunk.row_alpha = options.row_alpha.slice_rows(begin, rows);
-  const auto product = [&](const HeadInput& input, const Tensor& buffer) {
+  const auto product = [&](const HeadInput& input, const Tensor& head, const Tensor& buffer) {
     const Tensor logits = buffer.slice_rows(0, rows);
-    kernels::gemm(input.states.value.slice_rows(begin, rows), Trans::no,
-                  input.head->value.slice_rows(0, options.vocab), Trans::yes, logits);
+    kernels::gemm(input.states.value.slice_rows(begin, rows), Trans::no, head, Trans::yes, logits);
     return logits;
   };
-  chunk.student = product(student, work.student);
-  if (teacher.head != nullptr) chunk.teacher = product(teacher, work.teacher);
+  chunk.student = product(student, work.student_head, work.student);
+  if (teacher.head != nullptr) chunk.teacher = product(teacher, work.teacher_head, work.teacher);
   return chunk;
 }
 
 // d states and d head of one chunk whose logits have been replaced by their gradient.
 void accumulate_gradients(const HeadInput& student, const kernels::LogitChunk& chunk,
-                          const Tensor& dstates, std::int64_t begin) {
+                          const Tensor& head, const Tensor& dstates, std::int64_t begin) {
   const std::int64_t rows = chunk.student.rows();
-  const Tensor head = student.head->value.slice_rows(0, chunk.student.columns());
+  const Tensor dlogits = kernels::as_factor(chunk.student);
   if (dstates.defined())
-    kernels::gemm(chunk.student, Trans::no, head, Trans::no, dstates.slice_rows(begin, rows));
+    kernels::gemm(dlogits, Trans::no, head, Trans::no, dstates.slice_rows(begin, rows));
   if (student.head->slot) {
     const Tensor dhead =
         student.head->slot->sum_target(dstates.device(), student.head->value.shape());
-    kernels::gemm(chunk.student, Trans::yes, student.states.value.slice_rows(begin, rows),
-                  Trans::no, dhead.slice_rows(0, chunk.student.columns()), 1.0f, 1.0f);
+    kernels::gemm(dlogits, Trans::yes, student.states.value.slice_rows(begin, rows), Trans::no,
+                  dhead.slice_rows(0, chunk.student.columns()), 1.0f, 1.0f);
   }
 }
 
@@ -104,8 +104,17 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   if (m == 0) return {};
   Device& device = student.states.value.device();
   const std::int64_t chunk_rows = even_chunk(m, options.chunk_rows);
-  Workspace work{Tensor::empty(device, {chunk_rows, options.vocab}), {}};
-  if (teacher.head != nullptr) work.teacher = Tensor::empty(device, {chunk_rows, options.vocab});
+  const auto factor = [&](const HeadInput& input) {
+    return kernels::as_factor(input.head->value.slice_rows(0, options.vocab));
+  };
+  Workspace work{.student = Tensor::empty(device, {chunk_rows, options.vocab}),
+                 .teacher = {},
+                 .student_head = factor(student),
+                 .teacher_head = {}};
+  if (teacher.head != nullptr) {
+    work.teacher = Tensor::empty(device, {chunk_rows, options.vocab});
+    work.teacher_head = factor(teacher);
+  }
   const ChunkLoss chunk_loss(device, tp, chunk_rows);
   const Tensor results = Tensor::empty(device, {m, kernels::kLossResults});
   const bool gradient =
@@ -115,7 +124,7 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
     const std::int64_t rows = std::min(chunk_rows, m - begin);
     const auto chunk = compute_logits(options, student, teacher, labels, begin, rows, work);
     chunk_loss.run(loss, chunk, results.slice_rows(begin, rows), gradient);
-    if (gradient) accumulate_gradients(student, chunk, dstates, begin);
+    if (gradient) accumulate_gradients(student, chunk, work.student_head, dstates, begin);
   }
   if (gradient && student.states.needs_grad()) {
     if (spread(tp)) comm::all_reduce(*tp, dstates, comm::ReduceOp::sum);

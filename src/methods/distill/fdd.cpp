@@ -43,6 +43,8 @@ class Dynamics {
         teacher_(teacher),
         layers_(static_cast<std::int64_t>(student.states.size())),
         device_(student.states[0].value.device()) {
+    student_head_ = kernels::as_factor(student.head->value.slice_rows(0, options.vocab));
+    teacher_head_ = kernels::as_factor(teacher.head->value.slice_rows(0, options.vocab));
     student_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
     teacher_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
     maxima_ = Tensor::empty(device_, {chunk_rows, layers_ * kernels::kDynamicsMaxima});
@@ -53,8 +55,9 @@ class Dynamics {
   // The rows [begin, begin + rows); `dstates` are those of the student that are trained.
   void run(std::int64_t begin, std::int64_t rows, const Tensor& results, bool gradient,
            const std::vector<Tensor>& dstates) {
-    const kernels::DynamicsChunk chunk{logits(student_, student_logits_, begin, rows),
-                                       logits(teacher_, teacher_logits_, begin, rows)};
+    const kernels::DynamicsChunk chunk{
+        logits(student_, student_head_, student_logits_, begin, rows),
+        logits(teacher_, teacher_head_, teacher_logits_, begin, rows)};
     const Tensor maxima = maxima_.slice_rows(0, rows), sums = sums_.slice_rows(0, rows);
     const Tensor products = products_.slice_rows(0, rows);
     kernels::dynamics_maxima(chunk, maxima);
@@ -72,9 +75,8 @@ class Dynamics {
 
  private:
   // Logits [K, rows, vocab] of a chunk.
-  Tensor logits(const KeyLayerStates& model, const Tensor& buffer, std::int64_t begin,
-                std::int64_t rows) const {
-    const Tensor head = model.head->value.slice_rows(0, options_.vocab);
+  Tensor logits(const KeyLayerStates& model, const Tensor& head, const Tensor& buffer,
+                std::int64_t begin, std::int64_t rows) const {
     for (std::int64_t k = 0; k < layers_; ++k)
       kernels::gemm(state(model, k).slice_rows(begin, rows), Trans::no, head, Trans::yes,
                     buffer.slice_rows(k * rows, rows));
@@ -85,11 +87,10 @@ class Dynamics {
   void accumulate(std::int64_t begin, std::int64_t rows, const std::vector<Tensor>& dstates) const {
     const Var& head = *student_.head;
     for (std::int64_t k = 0; k < layers_; ++k) {
-      const Tensor dlogits = student_logits_.slice_rows(k * rows, rows);
+      const Tensor dlogits = kernels::as_factor(student_logits_.slice_rows(k * rows, rows));
       const Tensor& dstate = dstates[static_cast<std::size_t>(k)];
       if (dstate.defined())
-        kernels::gemm(dlogits, Trans::no, head.value.slice_rows(0, options_.vocab), Trans::no,
-                      dstate.slice_rows(begin, rows));
+        kernels::gemm(dlogits, Trans::no, student_head_, Trans::no, dstate.slice_rows(begin, rows));
       if (!head.slot) continue;
       const Tensor dhead = head.slot->sum_target(device_, head.value.shape());
       kernels::gemm(dlogits, Trans::yes, state(student_, k).slice_rows(begin, rows), Trans::no,
@@ -111,6 +112,7 @@ class Dynamics {
   std::int64_t layers_;
   Device& device_;
   Tensor student_logits_, teacher_logits_, maxima_, sums_, products_;
+  Tensor student_head_, teacher_head_;  // for the products of all chunks
 };
 
 // Each state's gradient, summed over the vocabulary's ranks, waits on the tape for its slot.

@@ -36,7 +36,11 @@ class Chunks {
     for (std::size_t j = 0; j < votes.experts.size(); ++j)
       experts_.push_back(Tensor::empty(device, shape));
     mixture_ = Tensor::empty(device, shape);
-    if (teacher.head != nullptr) teacher_logits_ = Tensor::empty(device, shape);
+    head_factor_ = kernels::as_factor(head.value.slice_rows(0, options.head.vocab));
+    if (teacher.head != nullptr) {
+      teacher_logits_ = Tensor::empty(device, shape);
+      teacher_factor_ = kernels::as_factor(teacher.head->value.slice_rows(0, options.head.vocab));
+    }
     dots_ = Tensor::empty(device, {rows, votes.weights.value.columns()});
   }
 
@@ -45,13 +49,13 @@ class Chunks {
            const Tensor& distill, bool gradient, const Gradients& into) {
     std::vector<Tensor> logits;
     for (std::size_t j = 0; j < experts_.size(); ++j)
-      logits.push_back(product(votes_.experts[j], head_, experts_[j], begin, rows));
+      logits.push_back(product(votes_.experts[j], head_factor_, experts_[j], begin, rows));
     const Tensor weights = votes_.weights.value.slice_rows(begin, rows);
     kernels::LogitChunk mixed = chunk(mixture_.slice_rows(0, rows), labels, begin, rows);
     for (std::size_t j = 0; j < logits.size(); ++j)
       kernels::weigh_rows(logits[j], weights, static_cast<std::int64_t>(j), mixed.student, j > 0);
     if (teacher_logits_)
-      mixed.teacher = product(teacher_.states, *teacher_.head, teacher_logits_, begin, rows);
+      mixed.teacher = product(teacher_.states, teacher_factor_, teacher_logits_, begin, rows);
     loss_.run(options_.head.loss, mixed, task.slice_rows(begin, rows), gradient);
     const Tensor dots = dots_.slice_rows(0, rows);
     if (into.weights)  // while the logits last: the distillation puts gradients in their place
@@ -70,11 +74,10 @@ class Chunks {
   }
 
  private:
-  Tensor product(const Var& states, const Var& head, const Tensor& buffer, std::int64_t begin,
+  Tensor product(const Var& states, const Tensor& head, const Tensor& buffer, std::int64_t begin,
                  std::int64_t rows) const {
     const Tensor logits = buffer.slice_rows(0, rows);
-    kernels::gemm(states.value.slice_rows(begin, rows), Trans::no,
-                  head.value.slice_rows(0, options_.head.vocab), Trans::yes, logits);
+    kernels::gemm(states.value.slice_rows(begin, rows), Trans::no, head, Trans::yes, logits);
     return logits;
   }
 
@@ -105,16 +108,16 @@ class Chunks {
     }
   }
 
-  void accumulate(std::size_t j, const Tensor& dlogits, std::int64_t begin, std::int64_t rows,
+  void accumulate(std::size_t j, const Tensor& gradient, std::int64_t begin, std::int64_t rows,
                   const Gradients& into) const {
-    const std::int64_t vocab = options_.head.vocab;
+    const Tensor dlogits = kernels::as_factor(gradient);
     if (into.experts[j])
-      kernels::gemm(dlogits, Trans::no, head_.value.slice_rows(0, vocab), Trans::no,
+      kernels::gemm(dlogits, Trans::no, head_factor_, Trans::no,
                     into.experts[j].slice_rows(begin, rows));
     if (!head_.slot) return;
     const Tensor dhead = head_.slot->sum_target(dlogits.device(), head_.value.shape());
     kernels::gemm(dlogits, Trans::yes, votes_.experts[j].value.slice_rows(begin, rows), Trans::no,
-                  dhead.slice_rows(0, vocab), 1.0f, 1.0f);
+                  dhead.slice_rows(0, options_.head.vocab), 1.0f, 1.0f);
   }
 
   comm::Communicator* tp_;
@@ -125,6 +128,7 @@ class Chunks {
   model::ChunkLoss loss_;
   std::vector<Tensor> experts_;
   Tensor mixture_, teacher_logits_, dots_;
+  Tensor head_factor_, teacher_factor_;  // for the products of all chunks
 };
 
 Gradients make_gradients(const Tape* tape, const Votes& votes) {
