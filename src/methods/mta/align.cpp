@@ -67,7 +67,8 @@ class Alignment {
     kernels::span_units(states, weights.rows, weights.mass.slice_rows(sample.span, sample.spans),
                         spans_.bounds().slice_rows(sample.span, sample.spans), units.unit,
                         units.norms);
-    kernels::gemm(units.unit, Trans::no, units.unit, Trans::yes, units.cosines);
+    kernels::gemm(units.unit, Trans::no, units.unit, Trans::yes, units.cosines, 1.0f, 0.0f,
+                  kernels::Factors::exact);
     return units;
   }
 
