@@ -72,9 +72,7 @@ int poison_file() {
   return file;
 }
 
-void map_poisoned(std::byte* begin, std::size_t bytes) {
-  const bool accessible = memory().open > 0 || !settings().protect;
-  const int access = accessible ? PROT_READ | PROT_WRITE : PROT_NONE;
+void map_poisoned(std::byte* begin, std::size_t bytes, int access) {
   for (std::size_t at = 0; at < bytes; at += kPoisonFileBytes)
     map(begin + at, std::min(kPoisonFileBytes, bytes - at), access, MAP_FIXED, poison_file());
 }
@@ -152,7 +150,8 @@ void* allocate_device(int device, std::size_t bytes) {
   if (space.in_use + size > pages_of(settings().device_bytes)) return nullptr;
   std::byte* begin = find_gap(space, size);
   if (!begin) return nullptr;
-  map_poisoned(begin, size);
+  const bool accessible = memory().open > 0 || !settings().protect;
+  map_poisoned(begin, size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
   ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
   ASAN_POISON_MEMORY_REGION(begin + bytes, size - bytes);
   space.in_use += size;
@@ -161,9 +160,9 @@ void* allocate_device(int device, std::size_t bytes) {
 }
 
 void* allocate_pinned(std::size_t bytes) {
-  auto* begin = static_cast<std::byte*>(
-      map(nullptr, pages_of(bytes), PROT_READ | PROT_WRITE, MAP_ANONYMOUS, -1));
-  std::memset(begin, kPoison, bytes);
+  const std::size_t size = pages_of(bytes);
+  auto* begin = static_cast<std::byte*>(map(nullptr, size, PROT_NONE, MAP_ANONYMOUS, -1));
+  map_poisoned(begin, size, PROT_READ | PROT_WRITE);
   memory().ranges[begin] = {begin, bytes, Home::pinned, 0};
   return begin;
 }

@@ -37,8 +37,8 @@ struct CUstream_st {
 namespace fathom::gpu::sim {
 namespace {
 
-// Queries of a lazy stream that go unanswered before one makes it go on, so that a loop which polls
-// comes to its end.
+// Queries of a lazy stream that go unanswered before one runs what is asked for, so that a loop
+// which polls comes to its end.
 constexpr int kPatience = 16;
 
 struct Streams {
@@ -187,14 +187,18 @@ void put_wait(cudaStream_t stream, std::shared_ptr<Mark> mark) {
 }
 
 bool is_done(Mark& mark) {
-  if (!mark.done && (!settings().lazy_streams || ++mark.queries > kPatience)) advance_to(mark);
+  if (mark.done || (settings().lazy_streams && ++mark.queries <= kPatience)) return mark.done;
+  while (!mark.done && advance_to(mark)) {
+  }
   return mark.done;
 }
 
 bool is_idle(cudaStream_t handle) {
   CUstream_st& stream = resolve(handle);
-  if (!stream.queue.empty() && (!settings().lazy_streams || ++stream.queries > kPatience))
-    advance(stream);
+  if (settings().lazy_streams && !stream.queue.empty() && ++stream.queries <= kPatience)
+    return false;
+  while (advance(stream)) {
+  }
   return stream.queue.empty();
 }
 
