@@ -28,8 +28,10 @@ class MeetAfterEachTest : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     // Rank 0 prints through GoogleTest's own printer.
     if (!result.failed() || group_->rank() == 0) return;
-    std::cerr << "rank " << group_->rank() << ": " << result.file_name() << ":"
-              << result.line_number() << ": " << result.message() << std::endl;
+    std::cerr << "rank " << group_->rank() << ": ";
+    // An exception that nobody caught has no place.
+    if (result.file_name()) std::cerr << result.file_name() << ":" << result.line_number() << ": ";
+    std::cerr << result.message() << std::endl;
   }
 
   void OnTestEnd(const testing::TestInfo& info) override {
