@@ -17,8 +17,8 @@
 #else
 /// An array of shared memory of a size known at compile time, or of the launch's: one a kernel.
 #define FATHOM_SHARED(type, name, count) __shared__ type name[count]
-#define FATHOM_DYNAMIC_SHARED(type, name)            \
-  extern __shared__ unsigned char fathom_dynamic_[]; \
+#define FATHOM_DYNAMIC_SHARED(type, name)                          \
+  extern __shared__ __align__(16) unsigned char fathom_dynamic_[]; \
   type* const name = reinterpret_cast<type*>(fathom_dynamic_)
 #endif
 
