@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/backend.h"
 #include "loss_definition.h"
 #include "model/head.h"
 #include "tests/autograd/gradient_check.h"
@@ -72,6 +73,24 @@ class HeadLoss : public testing::Test {
     return outcome;
   }
 
+  // The size of what a logit's gradient is made of before parts of it cancel: a divergence's are
+  // probabilities times logarithms of probabilities, which are as large as the logits are apart.
+  static double largest_term(const LossCase& c, const std::vector<Doubles>& values) {
+    const LossSizes& s = c.sizes;
+    double apart = 0;
+    const auto widen = [&](const Doubles& states, const Doubles& head, std::int64_t width) {
+      for (std::int64_t r = 0; r < s.rows; ++r) {
+        const Doubles logits = logits_of_row(states, head, r, width, s.counted());
+        const auto [least, most] = std::minmax_element(logits.begin(), logits.end());
+        apart = std::max(apart, *most - *least);
+      }
+    };
+    if (c.loss.kd_weight == 0) return 0;
+    widen(values[0], values[1], s.width);
+    widen(values[2], values[3], s.teacher_width);
+    return c.loss.kd_weight / c.loss.temperature * apart / c.loss.temperature;
+  }
+
   void expect_agrees(const LossCase& c) {
     const LossSizes& s = c.sizes;
     const auto values = make_values(s);
@@ -79,6 +98,7 @@ class HeadLoss : public testing::Test {
     const Definition definition = [&](const std::vector<Doubles>& in) {
       return Doubles{defined_loss(c, in, values).objective};
     };
+    const double term = largest_term(c, values);
     for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{3}, s.rows}) {
       SCOPED_TRACE("chunks of " + std::to_string(chunk));
       const Outcome got = run(c, chunk, values);
@@ -90,15 +110,18 @@ class HeadLoss : public testing::Test {
       EXPECT_NEAR(got.sums.objective, expected.objective, bound);
       EXPECT_EQ(got.sums.correct, expected.correct);
       EXPECT_EQ(got.sums.tokens, s.rows);
-      expect_gradient(definition, values, 0, got.states, s.vocab);
-      expect_gradient(definition, values, 1, got.head, std::max(s.vocab, s.rows));
+      expect_gradient(definition, values, 0, got.states, s.vocab, term);
+      expect_gradient(definition, values, 1, got.head, std::max(s.vocab, s.rows), term);
     }
   }
 
   void expect_gradient(const Definition& definition, const std::vector<Doubles>& values,
-                       std::size_t input, const Floats& gradient, std::int64_t longest_sum) {
+                       std::size_t input, const Floats& gradient, std::int64_t longest_sum,
+                       double term = 0) {
     ASSERT_EQ(gradient.size(), values[input].size());
-    const double bound = tolerance(Doubles(gradient.begin(), gradient.end()), longest_sum);
+    Doubles sizes(gradient.begin(), gradient.end());
+    sizes.push_back(term);
+    const double bound = tolerance(sizes, longest_sum);
     const std::size_t step = std::max<std::size_t>(1, gradient.size() / 40);
     for (std::size_t i = 0; i < gradient.size(); i += step) {
       Doubles direction(gradient.size(), 0.0);
@@ -273,6 +296,35 @@ TEST_F(HeadLoss, HoldsTheLogitsOfOneChunk) {
   run(make_case(s, {}), 4, values, {.states = true, .head = false});
   const std::size_t chunk = 4 * 4096 * sizeof(float), head = 4096 * 8 * sizeof(float);
   EXPECT_LT(device_->memory().peak - before, head + 2 * chunk);
+}
+
+// Inputs are exact in bf16, and so are the logits whatever the device's precision; the gradient of
+// a logit is at most the loss's weight, those of a row twice that in sum, and each is off by at
+// most 2^-8 of itself.
+TEST_F(HeadLoss, RoundsOnlyGradientsOfInputsThatBf16Holds) {
+  const LossSizes s{70, 24, 129};
+  const LossCase c = make_case(s, {.ce_weight = 0.75f});
+  const auto values = make_values(s);
+  const bool rounds = kernels::backend().owns_memory;     // the CPU multiplies f32 as f32
+  const double u = rounds ? 0x1p-8 : 0.0, largest = 2.0;  // of the inputs
+  for (const std::int64_t chunk : {70, 40}) {
+    device_ = kernels::make_device({.limit_bytes = std::size_t{64} << 20});
+    const Outcome exact = run(c, chunk, values);
+    device_ = kernels::make_device(
+        {.limit_bytes = std::size_t{64} << 20,
+         .precision = rounds ? kernels::Precision::bf16 : kernels::Precision::f32});
+    const Outcome got = run(c, chunk, values);
+    EXPECT_NEAR(got.sums.objective, exact.sums.objective,
+                tolerance({exact.sums.objective}, s.vocab));
+    const auto expect_near = [](const Floats& a, const Floats& b, double bound) {
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], bound) << i;
+    };
+    const double states = 0.75 * 2 * largest, head = 0.75 * static_cast<double>(s.rows) * largest;
+    expect_near(got.states, exact.states, u * states + tolerance({states}, s.vocab));
+    expect_near(got.head, exact.head, u * head + tolerance({head}, s.rows));
+    EXPECT_EQ(got.head == exact.head, !rounds);
+  }
 }
 
 }  // namespace
