@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "kernels/attention_checks.h"
 #include "kernels/attention_common.h"
 #include "kernels/math.h"
 
@@ -222,8 +223,8 @@ void attention_backward(const AttentionShape& shape, const std::vector<std::int3
                         const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
                         const Tensor& v, const Tensor& out, const Tensor& lse, const Tensor& dout,
                         const Tensor& dq, const Tensor& dk, const Tensor& dv) {
-  check_operands(shape, starts, dropout, q, k, v, out, lse);
-  check_operands(shape, starts, dropout, dq, dk, dv, dout, lse);
+  check_attention(shape, starts, dropout, q, k, v, out, lse);
+  check_attention(shape, starts, dropout, dq, dk, dv, dout, lse);
   const Backward in{shape,     starts,    dropout,    Rows(q),  Rows(k),  Rows(v),
                     Rows(out), Rows(lse), Rows(dout), Rows(dq), Rows(dk), Rows(dv)};
   const auto sequences = static_cast<std::int64_t>(starts.size()) - 1;

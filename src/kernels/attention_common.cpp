@@ -2,39 +2,9 @@
 
 #include <numeric>
 
-#include "core/philox.h"
+#include "kernels/attention_checks.h"
 
 namespace fathom::kernels::tiles {
-
-void check_operands(const AttentionShape& shape, const std::vector<std::int32_t>& starts,
-                    const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
-                    const Tensor& v, const Tensor& out, const Tensor& lse) {
-  FATHOM_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.head_dim > 0 &&
-                   shape.window >= 0,
-               shape.heads, " heads, ", shape.kv_heads, " key heads of ", shape.head_dim,
-               ", window ", shape.window);
-  FATHOM_CHECK(starts.size() >= 2 && starts.front() == 0 && starts.back() == q.rows(),
-               "sequence starts do not cover ", q.rows(), " rows");
-  for (std::size_t i = 1; i < starts.size(); ++i)
-    FATHOM_CHECK(starts[i - 1] <= starts[i], "sequence ", i - 1, " ends before it starts");
-  const auto check = [&](const Tensor& tensor, std::int64_t columns, const char* name) {
-    FATHOM_CHECK(
-        tensor.dtype() == DType::f32 && tensor.rows() == q.rows() && tensor.columns() == columns,
-        name, " is ", to_string(tensor.dtype()), to_string(tensor.shape()), ", not [", q.rows(),
-        ", ", columns, "]");
-  };
-  check(q, shape.heads * shape.head_dim, "q");
-  check(k, shape.kv_heads * shape.head_dim, "k");
-  check(v, shape.kv_heads * shape.head_dim, "v");
-  check(out, shape.heads * shape.head_dim, "out");
-  check(lse, shape.heads, "lse");
-  FATHOM_CHECK(dropout.probability >= 0.0f && dropout.probability < 1.0f, "dropout ",
-               dropout.probability);
-  FATHOM_CHECK(dropout.probability == 0.0f ||
-                   (dropout.samples.size() + 1 == starts.size() && dropout.site < 65536u),
-               dropout.samples.size(), " samples at site ", dropout.site, " for ",
-               starts.size() - 1, " sequences");
-}
 
 std::vector<HeadBlock> head_blocks(const std::vector<std::int32_t>& starts, std::int64_t heads,
                                    bool backwards) {
@@ -94,8 +64,7 @@ HeadDropout::HeadDropout(const AttentionDropout& dropout, std::int32_t sequence,
       key1_(dropout.key1) {
   if (!active()) return;
   sample_ = dropout.samples[static_cast<std::size_t>(sequence)];
-  // Sites of other dropouts leave the upper half empty, so that no two counters coincide.
-  place_ = dropout.site | static_cast<std::uint32_t>(dropout.first_head + head + 1) << 16;
+  place_ = dropout_place(dropout.site, dropout.first_head + head);
 }
 
 void HeadDropout::mask(const Block& queries, const Block& keys, Range key, std::int64_t query,

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the forward and backward pass of attention share: checked operands, the tiles of the packed
-// sequences, and the dropout mask.
+// What the forward and backward pass of attention share on the CPU: the tiles of the packed
+// sequences and the dropout mask.
 
 #include <cstdint>
 #include <vector>
@@ -29,11 +29,6 @@ struct Block {
   std::int64_t count = 0;
   std::int64_t row() const { return first_row + begin; }
 };
-
-/// Throws Error(internal) unless shapes, types, starts and dropout agree.
-void check_operands(const AttentionShape& shape, const std::vector<std::int32_t>& starts,
-                    const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
-                    const Tensor& v, const Tensor& out, const Tensor& lse);
 
 /// A block of one head.
 struct HeadBlock {

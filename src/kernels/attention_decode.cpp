@@ -1,6 +1,7 @@
 #include <cmath>
 #include <omp.h>
 
+#include "kernels/attention_checks.h"
 #include "kernels/attention_common.h"
 #include "kernels/math.h"
 
@@ -87,32 +88,12 @@ void merge_runs(const float* partial, std::int64_t runs, std::int64_t stride, st
   for (std::int64_t d = 0; d < depth; ++d) out[d] *= inverse;
 }
 
-void check(const AttentionShape& shape, const std::vector<std::int32_t>& slots,
-           const std::vector<std::int32_t>& lengths, const Tensor& q, const Tensor& keys,
-           const Tensor& values, const Tensor& out) {
-  const std::int64_t width = shape.heads * shape.head_dim;
-  FATHOM_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads, ",
-               shape.kv_heads, " key heads");
-  FATHOM_CHECK(q.columns() == width && out.columns() == width && out.rows() == q.rows(), "q ",
-               to_string(q.shape()), ", out ", to_string(out.shape()), " for ", width, " columns");
-  FATHOM_CHECK(keys.shape().dims() == 3 && keys.shape() == values.shape() && keys.contiguous() &&
-                   values.contiguous() && keys.size(2) == shape.kv_heads * shape.head_dim,
-               "caches ", to_string(keys.shape()), " and ", to_string(values.shape()));
-  FATHOM_CHECK(
-      static_cast<std::int64_t>(slots.size()) == q.rows() && slots.size() == lengths.size(),
-      slots.size(), " slots and ", lengths.size(), " lengths for ", q.rows(), " queries");
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    FATHOM_CHECK(
-        slots[i] >= 0 && slots[i] < keys.size(0) && lengths[i] >= 1 && lengths[i] <= keys.size(1),
-        "length ", lengths[i], " in slot ", slots[i], " of ", to_string(keys.shape()));
-}
-
 }  // namespace
 
 void attention_decode(const AttentionShape& shape, const std::vector<std::int32_t>& slots,
                       const std::vector<std::int32_t>& lengths, const Tensor& q, const Tensor& keys,
                       const Tensor& values, const Tensor& out) {
-  check(shape, slots, lengths, q, keys, values, out);
+  check_decode(shape, slots, lengths, q, keys, values, out);
   const std::int64_t depth = shape.head_dim, group = shape.heads / shape.kv_heads;
   const std::int64_t capacity = keys.size(1), kv_heads = shape.kv_heads;
   const auto visible = [&](std::int64_t sequence) -> std::int64_t {

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <omp.h>
 
+#include "kernels/attention_checks.h"
 #include "kernels/attention_common.h"
 #include "kernels/math.h"
 
@@ -129,7 +130,7 @@ void attend(const Forward& in, const Block& queries, std::int64_t head, const Fo
 void attention_forward(const AttentionShape& shape, const std::vector<std::int32_t>& starts,
                        const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& out, const Tensor& lse) {
-  check_operands(shape, starts, dropout, q, k, v, out, lse);
+  check_attention(shape, starts, dropout, q, k, v, out, lse);
   const Forward in{shape, starts, dropout, Rows(q), Rows(k), Rows(v), Rows(out), Rows(lse)};
   const std::vector<HeadBlock> blocks = head_blocks(starts, shape.heads, true);
   const auto items = static_cast<std::int64_t>(blocks.size());
