@@ -115,7 +115,7 @@ TEST(Attention, AgreesAtAllLengths) {
 }
 
 TEST(Attention, AgreesAtAllHeadWidths) {
-  for (std::int64_t head_dim : {1, 5, 8, 16, 20, 24, 32, 40, 64, 80, 128}) {
+  for (std::int64_t head_dim : {1, 5, 8, 16, 20, 24, 32, 40, 64, 80, 128, 130, 256}) {
     SCOPED_TRACE(head_dim);
     expect_agrees({make_shape(2, 1, head_dim), make_starts({37, 70}), {}});
   }
@@ -256,31 +256,44 @@ TEST(AttentionDropout, MaskFollowsTheHeadThroughAnySplit) {
       ASSERT_EQ(all[i * 4 * columns + 2 * columns + c], upper[i * 2 * columns + c]);
 }
 
-TEST(AttentionDecode, AgreesWithTheLastRowOfTheForward) {
+void expect_decodes(const AttentionShape& shape) {
   const auto device = make_test_device(std::size_t{256} << 20);
-  for (std::int64_t window : {0, 50}) {
-    const AttentionShape shape = make_shape(6, 2, 20, window);
-    const std::vector<std::int32_t> lengths{1, 300, 256, 17, 700}, slots{4, 0, 5, 2, 1};
-    const std::int64_t capacity = 701, kv = shape.kv_heads * shape.head_dim;
-    const Doubles keys = random_values(6 * capacity * kv, 1),
-                  values = random_values(6 * capacity * kv, 2), queries = random_values(5 * 120, 3);
-    const Tensor out = strided(*device, 5, 120, {});
-    kernels::attention_decode(shape, slots, lengths, strided(*device, 5, 120, queries),
-                              Tensor::from_host(*device, {6, capacity, kv}, narrow(keys)),
-                              Tensor::from_host(*device, {6, capacity, kv}, narrow(values)), out);
-    const std::vector<float> got = to_host(out);
-    for (std::size_t s = 0; s < slots.size(); ++s) {
-      const std::int64_t first = slots[s] * capacity * kv, count = lengths[s] * kv;
-      const Doubles k(keys.begin() + first, keys.begin() + first + count),
-          v(values.begin() + first, values.begin() + first + count);
-      Doubles q(static_cast<std::size_t>(lengths[s]) * 120, 0.0), want, lse;
-      const auto query = queries.begin() + static_cast<std::int64_t>(s) * 120;
-      std::copy(query, query + 120, q.end() - 120);
-      Reference{shape, make_starts({lengths[s]}), {}}.forward(q, k, v, want, lse);
-      const auto row = got.begin() + static_cast<std::int64_t>(s) * 120;
-      EXPECT_LT(largest_difference({row, row + 120}, {want.end() - 120, want.end()}), 2e-6) << s;
-    }
+  const std::vector<std::int32_t> lengths{1, 300, 256, 17, 700}, slots{4, 0, 5, 2, 1};
+  const std::int64_t capacity = 701, kv = shape.kv_heads * shape.head_dim,
+                     width = shape.heads * shape.head_dim;
+  const Doubles keys = random_values(6 * capacity * kv, 1),
+                values = random_values(6 * capacity * kv, 2), queries = random_values(5 * width, 3);
+  const Tensor out = strided(*device, 5, width, {});
+  kernels::attention_decode(shape, slots, lengths, strided(*device, 5, width, queries),
+                            Tensor::from_host(*device, {6, capacity, kv}, narrow(keys)),
+                            Tensor::from_host(*device, {6, capacity, kv}, narrow(values)), out);
+  const std::vector<float> got = to_host(out);
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    const std::int64_t first = slots[s] * capacity * kv, count = lengths[s] * kv;
+    const Doubles k(keys.begin() + first, keys.begin() + first + count),
+        v(values.begin() + first, values.begin() + first + count);
+    Doubles q(static_cast<std::size_t>(lengths[s] * width), 0.0), want, lse;
+    const auto query = queries.begin() + static_cast<std::int64_t>(s) * width;
+    std::copy(query, query + width, q.end() - width);
+    Reference{shape, make_starts({lengths[s]}), {}}.forward(q, k, v, want, lse);
+    const auto row = got.begin() + static_cast<std::int64_t>(s) * width;
+    EXPECT_LT(largest_difference({row, row + width}, {want.end() - width, want.end()}), 2e-6) << s;
   }
+}
+
+TEST(AttentionDecode, AgreesWithTheLastRowOfTheForward) {
+  for (std::int64_t window : {0, 50}) expect_decodes(make_shape(6, 2, 20, window));
+}
+
+TEST(AttentionDecode, AgreesForAllHeadWidths) {
+  for (std::int64_t head_dim : {3, 32, 64, 80, 256}) {
+    SCOPED_TRACE(head_dim);
+    expect_decodes(make_shape(2, 1, head_dim));
+  }
+}
+
+TEST(AttentionDecode, AgreesForManyHeadsOfOneKeyHead) {
+  expect_decodes(make_shape(14, 2, 8));
 }
 
 }  // namespace
