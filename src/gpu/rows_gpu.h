@@ -13,6 +13,9 @@ namespace fathom::kernels {
 constexpr unsigned kBlockThreads = 256;
 constexpr unsigned kWarpLanes = 32;
 
+/// Columns of a row of a kernel that goes down a matrix: one a thread, so that there are many blocks.
+constexpr std::int64_t kColumnBlock = kBlockThreads;
+
 struct SumOp {
   __device__ float operator()(float a, float b) const { return a + b; }
 };

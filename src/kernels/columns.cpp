@@ -2,14 +2,10 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/math.h"
-#include "kernels/rows.h"
+#include "kernels/row_groups.h"
 
 namespace fathom::kernels {
 namespace {
-
-// Sums over rows are taken over this many groups first, so that their order does not depend on the
-// number of threads.
-constexpr std::int64_t kRowGroups = 32;
 
 void check_vector(const Tensor& x, const Tensor& vector) {
   FATHOM_CHECK(vector.elements() == x.columns() && vector.contiguous(), "a vector ",
@@ -40,23 +36,15 @@ void accumulate_column_dots(const Tensor& x, const Tensor& y, const Tensor& scal
   check_vector(x, sums);
   const std::int64_t rows = x.rows(), n = x.columns();
   const std::int64_t x_stride = x.row_stride(), y_stride = y.row_stride();
-  const std::int64_t groups = rows < kRowGroups ? rows : kRowGroups;
-  if (groups == 0) return;
-  const Tensor partial = Tensor::empty(x.device(), {groups, n});
+  if (rows == 0) return;
   const float* a = x.ptr<float>();
   const float* b = y.ptr<float>();
-  float* part = partial.ptr<float>();
-  for_each_row(
-      x.device(), groups, rows / groups * n, FATHOM_BODY(const Row& row, std::int64_t g) {
-        const std::int64_t begin = rows * g / groups, end = rows * (g + 1) / groups;
-        row.each(n, [&](std::int64_t i) {
-          part[g * n + i] = a[begin * x_stride + i] * b[begin * y_stride + i];
-        });
-        for (std::int64_t r = begin + 1; r < end; ++r)
-          row.each(n, [&](std::int64_t i) {
-            part[g * n + i] += a[r * x_stride + i] * b[r * y_stride + i];
-          });
+  const Tensor partial = sum_row_groups(
+      x.device(), rows, n, FATHOM_BODY(std::int64_t r, std::int64_t i) {
+        return a[r * x_stride + i] * b[r * y_stride + i];
       });
+  const std::int64_t groups = partial.rows();
+  const float* part = partial.ptr<float>();
   float* out = sums.ptr<float>();
   const float* scale = scales.defined() ? scales.ptr<float>() : nullptr;
   for_each_element(

@@ -1,13 +1,9 @@
 #include "kernels/elementwise.h"
 
-#include "kernels/rows.h"
+#include "kernels/row_groups.h"
 
 namespace fathom::kernels {
 namespace {
-
-// Column sums are taken over this many groups of rows first; fixed, so that the order of summation
-// does not depend on the number of threads.
-constexpr std::int64_t kRowGroups = 32;
 
 void check_same(const Tensor& a, const Tensor& b) {
   FATHOM_CHECK(a.rows() == b.rows() && a.columns() == b.columns(), to_string(a.shape()),
@@ -73,18 +69,13 @@ void accumulate_column_sums(const Tensor& x, const Tensor& sums) {
   const std::int64_t rows = x.rows(), n = x.columns(), stride = x.row_stride();
   FATHOM_CHECK(sums.elements() == n, "column sums of ", to_string(x.shape()), " into ",
                to_string(sums.shape()));
-  const std::int64_t groups = rows < kRowGroups ? rows : kRowGroups;
-  if (groups == 0) return;
-  const Tensor partial = Tensor::empty(x.device(), {groups, n});
+  if (rows == 0) return;
   const float* p = x.ptr<float>();
-  float* part = partial.ptr<float>();
-  for_each_row(
-      x.device(), groups, rows / groups * n, FATHOM_BODY(const Row& row, std::int64_t g) {
-        const std::int64_t begin = rows * g / groups, end = rows * (g + 1) / groups;
-        row.each(n, [&](std::int64_t i) { part[g * n + i] = p[begin * stride + i]; });
-        for (std::int64_t r = begin + 1; r < end; ++r)
-          row.each(n, [&](std::int64_t i) { part[g * n + i] += p[r * stride + i]; });
-      });
+  const Tensor partial = sum_row_groups(
+      x.device(), rows, n,
+      FATHOM_BODY(std::int64_t r, std::int64_t i) { return p[r * stride + i]; });
+  const std::int64_t groups = partial.rows();
+  const float* part = partial.ptr<float>();
   float* out = sums.ptr<float>();
   for_each_element(
       x.device(), n, FATHOM_BODY(std::int64_t i) {

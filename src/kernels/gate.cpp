@@ -39,13 +39,22 @@ void gate_sums(const Tensor& scores, const Tensor& probs, const Tensor& picks,
   const float *ps = scores.ptr<float>(), *pp = probs.ptr<float>(), *pk = picks.ptr<float>();
   const std::int32_t *pc = counted.ptr<std::int32_t>(), *pg = starts.ptr<std::int32_t>();
   float* out = sums.ptr<float>();
-  // One row of the result each: the order of a sum depends on the group alone.
+  // A group's rows are cut into as many parts whatever there is to do it on: the order of a sum
+  // depends on the group alone.
+  constexpr std::int64_t kParts = 16;
+  const Tensor partial = Tensor::empty(scores.device(), {groups * kParts, 3 * n});
+  float* parts = partial.ptr<float>();
   for_each_row(
-      scores.device(), groups, scores.rows() / (groups > 0 ? groups : 1) * 3 * n,
-      FATHOM_BODY(const Row& row, std::int64_t g) {
-        float* sum = out + g * 3 * n;
+      scores.device(), groups * kParts,
+      scores.rows() * 3 * n / (kParts * (groups > 0 ? groups : 1)),
+      FATHOM_BODY(const Row& row, std::int64_t p) {
+        const std::int64_t g = p / kParts, part = p % kParts;
+        const std::int64_t begin = pg[g], rows = pg[g + 1] - begin;
+        float* sum = parts + p * 3 * n;
         row.each(3 * n, [&](std::int64_t i) { sum[i] = 0.0f; });
-        for (std::int64_t r = pg[g]; r < pg[g + 1]; ++r) {
+        row.sync();
+        for (std::int64_t r = begin + rows * part / kParts; r < begin + rows * (part + 1) / kParts;
+             ++r) {
           const float counts = static_cast<float>(pc[r]);
           row.each(n, [&](std::int64_t i) {
             sum[i] += counts * ps[r * n + i];
@@ -53,6 +62,14 @@ void gate_sums(const Tensor& scores, const Tensor& probs, const Tensor& picks,
             sum[2 * n + i] += pk[r * n + i];
           });
         }
+      });
+  for_each_row(
+      scores.device(), groups, kParts * 3 * n, FATHOM_BODY(const Row& row, std::int64_t g) {
+        row.each(3 * n, [&](std::int64_t i) {
+          float total = 0.0f;
+          for (std::int64_t p = 0; p < kParts; ++p) total += parts[(g * kParts + p) * 3 * n + i];
+          out[g * 3 * n + i] = total;
+        });
       });
 }
 

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/elementwise.h"
-#include "kernels/rows.h"
+#include "kernels/row_groups.h"
 
 namespace fathom::kernels {
 namespace {
@@ -17,22 +17,12 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& y) {
 // dweight[c] += sum over rows of dy * (x - mean) * rstd.
 void accumulate_weight_gradient(const Tensor& x, const Tensor& stats, const Tensor& dy,
                                 const Tensor& dweight) {
-  constexpr std::int64_t kGroups = 32;  // fixed: the order of the sums must not depend on threads
   const std::int64_t rows = x.rows(), n = x.columns();
-  const std::int64_t groups = rows < kGroups ? rows : kGroups;
-  if (groups == 0) return;
-  const Tensor partial = Tensor::empty(x.device(), {groups, n});
+  if (rows == 0) return;
   const float *px = x.ptr<float>(), *ps = stats.ptr<float>(), *pg = dy.ptr<float>();
-  float* part = partial.ptr<float>();
-  for_each_row(
-      x.device(), groups, rows / groups * n, FATHOM_BODY(const Row& row, std::int64_t g) {
-        row.each(n, [&](std::int64_t i) { part[g * n + i] = 0.0f; });
-        for (std::int64_t r = rows * g / groups; r < rows * (g + 1) / groups; ++r) {
-          const float mean = ps[2 * r], rstd = ps[2 * r + 1];
-          row.each(n, [&](std::int64_t i) {
-            part[g * n + i] += pg[r * n + i] * ((px[r * n + i] - mean) * rstd);
-          });
-        }
+  const Tensor partial = sum_row_groups(
+      x.device(), rows, n, FATHOM_BODY(std::int64_t r, std::int64_t i) {
+        return pg[r * n + i] * ((px[r * n + i] - ps[2 * r]) * ps[2 * r + 1]);
       });
   accumulate_column_sums(partial, dweight);
 }

@@ -81,6 +81,9 @@ class Row {
   void sync() const {}
 };
 
+/// Columns of a row of a kernel that goes down a matrix: all of them, since the threads have rows.
+constexpr std::int64_t kColumnBlock = std::int64_t{1} << 40;
+
 /// Elements below which starting the threads costs more than the work.
 constexpr std::int64_t kSerialElements = 8192;
 
