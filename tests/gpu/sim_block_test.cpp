@@ -45,6 +45,37 @@ TEST_F(SimBlock, EveryThreadOfEveryBlockRunsOnce) {
   });
 }
 
+__global__ void take_turns(int* turns, int* count) {
+  const unsigned thread = blockIdx.x * blockDim.x + threadIdx.x;
+  turns[atomicAdd(count, 1)] = static_cast<int>(thread);
+}
+
+TEST_F(SimBlock, OrdersAreWhatTheySay) {
+  using gpu::sim::Order;
+  gpu::sim::Settings& settings = gpu::sim::settings();
+  const auto turns = [&](Order threads, Order blocks) {
+    settings.threads = threads;
+    settings.blocks = blocks;
+    const DeviceArray<int> order(4 * 64), count(Ints{0});
+    run(take_turns, 4, 64u, order.data(), count.data());
+    return order.values();
+  };
+  Ints expected = count_up(256);
+  EXPECT_EQ(turns(Order::forward, Order::forward), expected);
+  std::reverse(expected.begin(), expected.end());
+  EXPECT_EQ(turns(Order::reverse, Order::reverse), expected);
+
+  Ints shuffled = turns(Order::random, Order::random);
+  EXPECT_EQ(turns(Order::random, Order::random), shuffled);  // given the seeds
+  settings.thread_seed = 2;
+  EXPECT_NE(turns(Order::random, Order::random), shuffled);
+  settings.thread_seed = 1;
+  settings.block_seed = 2;
+  EXPECT_NE(turns(Order::random, Order::random), shuffled);
+  std::sort(shuffled.begin(), shuffled.end());
+  EXPECT_EQ(shuffled, count_up(256));
+}
+
 template <bool kBarrier>
 __global__ void reverse_block(const int* in, int* out) {
   FATHOM_SHARED(int, held, 1024);

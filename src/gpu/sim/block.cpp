@@ -101,6 +101,7 @@ class Block {
   FiberContext& resume(unsigned next);
   void put_in_place(unsigned next);
   void wake_warp(unsigned warp);
+  void wake_all();
   void check_place(unsigned first, const Where& where, const char* what);
   std::string name(unsigned thread) const;
   std::string doing(unsigned thread) const;
@@ -111,6 +112,7 @@ class Block {
   std::vector<Thread> threads_ = std::vector<Thread>(kMaxThreads);
   Warp warps_[kMaxThreads / kWarp];
   std::uint32_t ready_warps_ = 0;
+  unsigned warp_ = 0;  // whose lanes run, as long as any can
   unsigned current_ = 0;
   unsigned in_block_ = 0;        // threads at the barrier
   unsigned first_in_block_ = 0;  // the thread that came first
@@ -139,10 +141,8 @@ void Block::run(const uint3& index) {
   in_block_ = exited_ = 0;
   ready_warps_ = 0;
   for (unsigned i = 0; i < count_; ++i) threads_[i].state = State::fresh;
-  for (unsigned w = 0; w < count_ / kWarp; ++w) {
-    warps_[w].arrived = 0;
-    wake_warp(w);
-  }
+  for (unsigned w = 0; w < count_ / kWarp; ++w) warps_[w].arrived = 0;
+  wake_all();
   switch_fiber(outside_, resume(pick()));
 
   if (fault_.empty() && exited_ < count_) fault_ = stuck();
@@ -184,13 +184,12 @@ void Block::live() {
 
 unsigned Block::pick() {
   if (ready_warps_ == 0) return kNobody;
-  unsigned w = current_ / kWarp;
-  if (picker_.random() || !(ready_warps_ >> w & 1)) w = picker_.pick(ready_warps_);
-  Warp& warp = warps_[w];
+  if (picker_.random() || !(ready_warps_ >> warp_ & 1)) warp_ = picker_.pick(ready_warps_);
+  Warp& warp = warps_[warp_];
   const unsigned lane = picker_.pick(warp.ready);
   warp.ready &= ~(1u << lane);
-  if (warp.ready == 0) ready_warps_ &= ~(1u << w);
-  return w * kWarp + lane;
+  if (warp.ready == 0) ready_warps_ &= ~(1u << warp_);
+  return warp_ * kWarp + lane;
 }
 
 void Block::put_in_place(unsigned next) {
@@ -225,6 +224,11 @@ void Block::wake_warp(unsigned w) {
   ready_warps_ |= 1u << w;
 }
 
+void Block::wake_all() {
+  for (unsigned w = 0; w < count_ / kWarp; ++w) wake_warp(w);
+  warp_ = picker_.pick(ready_warps_);
+}
+
 void Block::meet_block(const Where& where) {
   if (in_block_ == 0) {
     first_in_block_ = current_;
@@ -235,7 +239,7 @@ void Block::meet_block(const Where& where) {
   threads_[current_].where = where;
   if (++in_block_ == count_) {
     in_block_ = 0;
-    for (unsigned w = 0; w < count_ / kWarp; ++w) wake_warp(w);
+    wake_all();
   }
   wait();
 }

@@ -51,7 +51,9 @@ bool read_choice(const char* name, std::string_view first, std::string_view seco
   return text == second;
 }
 
-Settings from_environment() {
+}  // namespace
+
+Settings settings_of_environment() {
   Settings s;
   read_order("FATHOM_SIM_THREADS", s.threads, s.thread_seed);
   read_order("FATHOM_SIM_BLOCKS", s.blocks, s.block_seed);
@@ -64,10 +66,8 @@ Settings from_environment() {
   return s;
 }
 
-}  // namespace
-
 Settings& settings() {
-  static Settings chosen = from_environment();
+  static Settings chosen = settings_of_environment();
   return chosen;
 }
 

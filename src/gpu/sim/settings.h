@@ -22,9 +22,11 @@ struct Settings {
                              << 20;  ///< of each device; FATHOM_SIM_MEMORY, in MiB
 };
 
-/// Taken from the environment at the first call, which throws Error(config) for a value it does not
-/// know. Tests may change orders, seeds and streams while no work is queued; the rest is fixed by
-/// the first use of a device.
+/// What the environment says. Throws Error(config) for a value that is not known.
+Settings settings_of_environment();
+
+/// Those in force; from the environment at the first call. Tests may change orders, seeds and
+/// streams while no work is queued; the rest is fixed by the first use of a device.
 Settings& settings();
 
 }  // namespace fathom::gpu::sim
