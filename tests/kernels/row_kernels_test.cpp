@@ -57,15 +57,16 @@ TEST_F(RowKernels, ColumnSumsDoNotDependOnThreads) {
 }
 
 TEST_F(RowKernels, ColumnSumsAreRight) {
-  for (const std::int64_t rows : {0, 1, 31, 32, 33, 1000}) {
-    constexpr std::int64_t kColumns = 67;
-    const auto values = random_values(rows * kColumns, 2);
-    const Tensor x = strided(*device_, rows, kColumns, values);
-    const Tensor sums = Tensor::from_host(*device_, {kColumns}, random_floats(kColumns, 3));
-    std::vector<double> expected = random_values(kColumns, 3);
-    for (std::size_t i = 0; i < values.size(); ++i) expected[i % kColumns] += values[i];
+  for (const auto& [rows, columns] :
+       {std::pair{0, 67}, {1, 67}, {31, 67}, {32, 300}, {33, 257}, {1000, 67}, {161, 600}}) {
+    const auto values = random_values(rows * columns, 2);
+    const Tensor x = strided(*device_, rows, columns, values);
+    const Tensor sums = Tensor::from_host(*device_, {columns}, random_floats(columns, 3));
+    std::vector<double> expected = random_values(columns, 3);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      expected[i % static_cast<std::size_t>(columns)] += values[i];
     kernels::accumulate_column_sums(x, sums);
-    EXPECT_LT(largest_difference(to_host(sums), expected), 3e-5) << rows;
+    EXPECT_LT(largest_difference(to_host(sums), expected), 3e-5) << rows << " x " << columns;
   }
 }
 
