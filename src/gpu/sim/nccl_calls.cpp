@@ -107,37 +107,44 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclAllReduce(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return reduce({.kind = Description::all_reduce, .type = kind_of(type), .op = static_cast<std::int32_t>(op), .count = count}, comm,
-                {{send, count}, {recv, count}}, {send, recv}, stream);
+  return reduce({.kind = Description::all_reduce,
+                 .type = kind_of(type),
+                 .op = static_cast<std::int32_t>(op),
+                 .count = count},
+                comm, {{send, count}, {recv, count}}, {send, recv}, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return reduce({.kind = Description::reduce_scatter, .type = kind_of(type), .op = static_cast<std::int32_t>(op), .count = count}, comm,
-                {{send, count * ranks_of(comm)}, {recv, count}}, {send, recv}, stream);
+  return reduce({.kind = Description::reduce_scatter,
+                 .type = kind_of(type),
+                 .op = static_cast<std::int32_t>(op),
+                 .count = count},
+                comm, {{send, count * ranks_of(comm)}, {recv, count}}, {send, recv}, stream);
 }
 
 ncclResult_t ncclAllGather(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  return call(
-      comm, type, {{send, count}, {recv, count * ranks_of(comm)}}, stream,
-      collective({.kind = Description::all_gather, .type = kind_of(type), .count = count}, {send, recv}));
+  return call(comm, type, {{send, count}, {recv, count * ranks_of(comm)}}, stream,
+              collective({.kind = Description::all_gather, .type = kind_of(type), .count = count},
+                         {send, recv}));
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* recv, std::size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
   return call(
       comm, type, {{send, count}, {recv, count}}, stream,
-      collective({.kind = Description::broadcast, .type = kind_of(type), .root = root, .count = count},
-                 {send, recv}));
+      collective(
+          {.kind = Description::broadcast, .type = kind_of(type), .root = root, .count = count},
+          {send, recv}));
 }
 
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
   if (!is_other(comm, peer)) return ncclInvalidArgument;
   return call(comm, type, {{data, count}}, stream, [&](const std::shared_ptr<ncclComm>& found) {
-    return make_send(found, {.kind = Description::message, .type = kind_of(type), .count = count}, data,
-                     peer);
+    return make_send(found, {.kind = Description::message, .type = kind_of(type), .count = count},
+                     data, peer);
   });
 }
 
@@ -145,7 +152,7 @@ ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int pe
                       cudaStream_t stream) {
   if (!is_other(comm, peer)) return ncclInvalidArgument;
   return call(comm, type, {{data, count}}, stream, [&](const std::shared_ptr<ncclComm>& found) {
-    return make_receive(found, {.kind = Description::message, .type = kind_of(type), .count = count}, data,
-                        peer);
+    return make_receive(
+        found, {.kind = Description::message, .type = kind_of(type), .count = count}, data, peer);
   });
 }
