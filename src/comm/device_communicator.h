@@ -18,8 +18,8 @@ enum class DeviceTraffic { collectives, messages_too };
 ///
 /// Devices match messages from one rank to another by their order, not by their tags; a receiver
 /// must therefore take them in the order in which they were sent. With FATHOM_CHECK_MESSAGES=1 in
-/// the environment every message's tag and size go ahead of it through the host, and a receive that
-/// expects others throws Error(comm).
+/// the environment every message's tag and size go ahead of it through the host, which waits for
+/// them in each receive, and a receive that expects others throws Error(comm).
 ///
 /// Gives `group` itself back where memory of the device is the host's, or where it is a group of
 /// one, in which memory of a device can be reduced and broadcast, but not gathered, scattered or

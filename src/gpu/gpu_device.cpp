@@ -13,9 +13,10 @@ namespace {
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 // Left free when the device's memory is taken whole. NCCL takes about 10 MiB of buffers for each
-// channel, of which a communicator has up to 32, and a run has three communicators (tp, pp, dp);
-// the rest is for the code of kernels, which is loaded when they first run.
-constexpr std::size_t kReserve = std::size_t{1280} * kMiB;
+// channel: up to 32 of each communicator that reduces, of which a run has up to four (tp, pp, dp,
+// and the first and last stage's own), and 8 of the two that carry a pipeline's messages. The rest
+// is for the code of kernels, which is loaded when they first run.
+constexpr std::size_t kReserve = std::size_t{1792} * kMiB;
 
 // What the kernels are compiled for, and what multiplies bf16 and TF32.
 constexpr int kLeastCapability = 8;
