@@ -4,6 +4,7 @@
 
 #include "comm/differentiable.h"
 #include "kernels/mixture.h"
+#include "kernels/vote.h"
 #include "model/chunk_loss.h"
 
 namespace fathom::methods::mode {
@@ -18,116 +19,139 @@ namespace {
 struct Gradients {
   std::vector<Tensor> experts;
   Tensor weights;
+
+  bool any() const {
+    return weights || std::any_of(experts.begin(), experts.end(),
+                                  [](const Tensor& tensor) { return tensor.defined(); });
+  }
 };
 
-// The losses of one micro-batch, chunk by chunk; buffers are those of one chunk.
+// The losses of one micro-batch, chunk by chunk; buffers are those of one chunk. States, logits and
+// gradients lie in blocks of the chunk's rows: the mixture's, the taught layers', the last layer's.
+// Logits are then one product for all layers, and so are gradients, which the last layer's logits
+// have none of: each reads the head once a chunk.
 class Chunks {
  public:
   Chunks(comm::Communicator* tp, const VoteLoss& options, const Votes& votes, const Var& head,
          const model::HeadInput& teacher, std::int64_t rows)
-      : tp_(tp != nullptr && tp->size() > 1 ? tp : nullptr),
+      : spread_(tp != nullptr && tp->size() > 1),
+        k_(static_cast<std::int64_t>(votes.experts.size())),
         options_(options),
         votes_(votes),
         head_(head),
         teacher_(teacher),
         loss_(head.value.device(), tp, rows) {
     Device& device = head.value.device();
-    const Shape shape{rows, options.head.vocab};
-    for (std::size_t j = 0; j < votes.experts.size(); ++j)
-      experts_.push_back(Tensor::empty(device, shape));
-    mixture_ = Tensor::empty(device, shape);
-    head_factor_ = kernels::as_factor(head.value.slice_rows(0, options.head.vocab));
-    if (teacher.head != nullptr) {
-      teacher_logits_ = Tensor::empty(device, shape);
-      teacher_factor_ = kernels::as_factor(teacher.head->value.slice_rows(0, options.head.vocab));
-    }
-    dots_ = Tensor::empty(device, {rows, votes.weights.value.columns()});
+    const std::int64_t width = head.value.columns(), vocab = options.head.vocab;
+    states_ = Tensor::empty(device, {(k_ + 1) * rows, width});
+    logits_ = Tensor::empty(device, {(k_ + 1) * rows, vocab});
+    dstates_ = Tensor::empty(device, {k_ * rows, width});
+    head_factor_ = kernels::as_factor(head.value.slice_rows(0, vocab));
+    if (teacher.head == nullptr) return;
+    teacher_logits_ = Tensor::empty(device, {rows, vocab});
+    teacher_factor_ = kernels::as_factor(teacher.head->value.slice_rows(0, vocab));
   }
 
   // Results of the task and of the distillation for the rows [begin, begin + rows).
   void run(std::int64_t begin, std::int64_t rows, const Tensor& labels, const Tensor& task,
            const Tensor& distill, bool gradient, const Gradients& into) {
-    std::vector<Tensor> logits;
-    for (std::size_t j = 0; j < experts_.size(); ++j)
-      logits.push_back(product(votes_.experts[j], head_factor_, experts_[j], begin, rows));
+    for (std::int64_t j = 0; j < k_; ++j)
+      kernels::copy(expert(j).value.slice_rows(begin, rows), block(states_, 1 + j, rows));
+    kernels::gemm(states_.slice_rows(rows, k_ * rows), Trans::no, head_factor_, Trans::yes,
+                  logits_.slice_rows(rows, k_ * rows));
     const Tensor weights = votes_.weights.value.slice_rows(begin, rows);
-    kernels::LogitChunk mixed = chunk(mixture_.slice_rows(0, rows), labels, begin, rows);
-    for (std::size_t j = 0; j < logits.size(); ++j)
-      kernels::weigh_rows(logits[j], weights, static_cast<std::int64_t>(j), mixed.student, j > 0);
-    if (teacher_logits_)
-      mixed.teacher = product(teacher_.states, teacher_factor_, teacher_logits_, begin, rows);
-    loss_.run(options_.head.loss, mixed, task.slice_rows(begin, rows), gradient);
-    const Tensor dots = dots_.slice_rows(0, rows);
-    if (into.weights)  // while the logits last: the distillation puts gradients in their place
-      for (std::size_t j = 0; j < logits.size(); ++j)
-        kernels::row_dots(mixed.student, logits[j], dots, static_cast<std::int64_t>(j));
-    distil(logits, labels, begin, rows, distill, gradient);
+    vote(weights, labels.slice_rows(begin, rows),
+         distill.slice_rows((k_ - 1) * begin, (k_ - 1) * rows), gradient);
+    loss_.run(options_.head.loss, mixture(labels, begin, rows), task.slice_rows(begin, rows),
+              gradient);
     if (!gradient) return;
-    for (std::size_t j = 0; j < logits.size(); ++j) {
-      const bool last = j + 1 == logits.size();  // teaches, and is not taught
-      kernels::weigh_rows(mixed.student, weights, static_cast<std::int64_t>(j), logits[j], !last);
-      accumulate(j, logits[j], begin, rows, into);
+    const Tensor dlogits = kernels::as_factor(logits_.slice_rows(0, k_ * rows));
+    if (into.any()) {
+      kernels::gemm(dlogits, Trans::no, head_factor_, Trans::no, dstates_.slice_rows(0, k_ * rows));
+      hand_out(weights, begin, rows, into);
     }
-    if (!into.weights) return;
-    if (tp_ != nullptr) comm::all_reduce(*tp_, dots, comm::ReduceOp::sum);
-    kernels::copy(dots, into.weights.slice_rows(begin, rows));
-  }
-
- private:
-  Tensor product(const Var& states, const Tensor& head, const Tensor& buffer, std::int64_t begin,
-                 std::int64_t rows) const {
-    const Tensor logits = buffer.slice_rows(0, rows);
-    kernels::gemm(states.value.slice_rows(begin, rows), Trans::no, head, Trans::yes, logits);
-    return logits;
-  }
-
-  kernels::LogitChunk chunk(const Tensor& student, const Tensor& labels, std::int64_t begin,
-                            std::int64_t rows) const {
-    kernels::LogitChunk made;
-    made.student = student;
-    made.labels = labels.slice_rows(begin, rows);
-    made.first_id = options_.head.first_vocab;
-    if (options_.head.row_weights)
-      made.row_weights = options_.head.row_weights.slice_rows(begin, rows);
-    if (options_.head.row_alpha) made.row_alpha = options_.head.row_alpha.slice_rows(begin, rows);
-    return made;
-  }
-
-  // The forward KL of each layer but the last, whose logits it leaves as they are.
-  void distil(const std::vector<Tensor>& logits, const Tensor& labels, std::int64_t begin,
-              std::int64_t rows, const Tensor& results, bool gradient) const {
-    const kernels::TokenLoss loss{
-        .ce_weight = 0, .kd_weight = options_.distill_weight, .temperature = options_.temperature};
-    const std::int64_t m = results.rows() / static_cast<std::int64_t>(logits.size() - 1);
-    for (std::size_t j = 0; j + 1 < logits.size(); ++j) {
-      kernels::LogitChunk pair = chunk(logits[j], labels, begin, rows);
-      pair.teacher = logits.back();
-      pair.row_weights = {};  // a mean over tokens, whatever the task's is
-      loss_.run(loss, pair, results.slice_rows(static_cast<std::int64_t>(j) * m + begin, rows),
-                gradient);
-    }
-  }
-
-  void accumulate(std::size_t j, const Tensor& gradient, std::int64_t begin, std::int64_t rows,
-                  const Gradients& into) const {
-    const Tensor dlogits = kernels::as_factor(gradient);
-    if (into.experts[j])
-      kernels::gemm(dlogits, Trans::no, head_factor_, Trans::no,
-                    into.experts[j].slice_rows(begin, rows));
     if (!head_.slot) return;
+    mix(states_, weights, rows);
     const Tensor dhead = head_.slot->sum_target(dlogits.device(), head_.value.shape());
-    kernels::gemm(dlogits, Trans::yes, votes_.experts[j].value.slice_rows(begin, rows), Trans::no,
+    kernels::gemm(dlogits, Trans::yes, states_.slice_rows(0, k_ * rows), Trans::no,
                   dhead.slice_rows(0, options_.head.vocab), 1.0f, 1.0f);
   }
 
-  comm::Communicator* tp_;
+ private:
+  const Var& expert(std::int64_t j) const { return votes_.experts[static_cast<std::size_t>(j)]; }
+
+  static Tensor block(const Tensor& blocks, std::int64_t index, std::int64_t rows) {
+    return blocks.slice_rows(index * rows, rows);
+  }
+
+  // The first block is made from the layers' after it.
+  void mix(const Tensor& blocks, const Tensor& weights, std::int64_t rows) const {
+    for (std::int64_t j = 0; j < k_; ++j)
+      kernels::weigh_rows(block(blocks, 1 + j, rows), weights, j, block(blocks, 0, rows), j > 0);
+  }
+
+  // The mixture's logits, and the distillation, whose gradients replace those of the taught layers.
+  void vote(const Tensor& weights, const Tensor& labels, const Tensor& results,
+            bool gradient) const {
+    const kernels::TokenLoss loss{
+        .ce_weight = 0, .kd_weight = options_.distill_weight, .temperature = options_.temperature};
+    const std::int64_t rows = weights.rows();
+    if (!spread_) {
+      kernels::vote(loss, logits_.slice_rows(0, (k_ + 1) * rows), weights, labels, results,
+                    gradient);
+      return;
+    }
+    mix(logits_, weights, rows);
+    for (std::int64_t j = 0; j + 1 < k_; ++j)
+      loss_.run(loss,
+                {.student = block(logits_, 1 + j, rows),
+                 .teacher = block(logits_, k_, rows),
+                 .labels = labels,
+                 .first_id = options_.head.first_vocab},
+                block(results, j, rows), gradient);
+  }
+
+  // What the task sees; with the teacher's logits where there is one.
+  kernels::LogitChunk mixture(const Tensor& labels, std::int64_t begin, std::int64_t rows) const {
+    kernels::LogitChunk made{.student = block(logits_, 0, rows),
+                             .teacher = {},
+                             .labels = labels.slice_rows(begin, rows),
+                             .first_id = options_.head.first_vocab};
+    const model::HeadLoss& head = options_.head;
+    if (head.row_weights) made.row_weights = head.row_weights.slice_rows(begin, rows);
+    if (head.row_alpha) made.row_alpha = head.row_alpha.slice_rows(begin, rows);
+    if (!teacher_logits_) return made;
+    made.teacher = teacher_logits_.slice_rows(0, rows);
+    kernels::gemm(teacher_.states.value.slice_rows(begin, rows), Trans::no, teacher_factor_,
+                  Trans::yes, made.teacher);
+    return made;
+  }
+
+  // The head is linear: with h the mixture's gradient, layer j gets G_j h beside its distillation's
+  // gradient, and its weight gets h x_j.
+  void hand_out(const Tensor& weights, std::int64_t begin, std::int64_t rows,
+                const Gradients& into) const {
+    const Tensor h = block(dstates_, 0, rows);
+    for (std::int64_t j = 0; j < k_; ++j) {
+      if (into.weights)
+        kernels::row_dots(h, block(states_, 1 + j, rows), into.weights.slice_rows(begin, rows), j);
+      const Tensor& all = into.experts[static_cast<std::size_t>(j)];
+      if (!all) continue;
+      const Tensor target = all.slice_rows(begin, rows);
+      const bool taught = j + 1 < k_;
+      if (taught) kernels::copy(block(dstates_, 1 + j, rows), target);
+      kernels::weigh_rows(h, weights, j, target, taught);
+    }
+  }
+
+  bool spread_;  // whether the vocabulary lies on several ranks
+  std::int64_t k_;
   const VoteLoss& options_;
   const Votes& votes_;
   const Var& head_;
   const model::HeadInput& teacher_;
   model::ChunkLoss loss_;
-  std::vector<Tensor> experts_;
-  Tensor mixture_, teacher_logits_, dots_;
+  Tensor states_, logits_, dstates_, teacher_logits_;
   Tensor head_factor_, teacher_factor_;  // for the products of all chunks
 };
 
@@ -143,15 +167,16 @@ Gradients make_gradients(const Tape* tape, const Votes& votes) {
   return made;
 }
 
-// Each expert's gradient is a sum over the vocabulary's ranks; the weights' has been reduced.
+// The gradients so far are those of this rank's part of the vocabulary.
 void hand_on(comm::Communicator* tp, const Votes& votes, const Gradients& gradients) {
-  for (std::size_t j = 0; j < votes.experts.size(); ++j) {
-    if (!gradients.experts[j]) continue;
-    if (tp != nullptr && tp->size() > 1)
-      comm::all_reduce(*tp, gradients.experts[j], comm::ReduceOp::sum);
-    votes.experts[j].slot->add(gradients.experts[j]);
-  }
-  if (gradients.weights) votes.weights.slot->add(gradients.weights);
+  const auto add = [&](const Var& var, const Tensor& gradient) {
+    if (!gradient) return;
+    if (tp != nullptr && tp->size() > 1) comm::all_reduce(*tp, gradient, comm::ReduceOp::sum);
+    var.slot->add(gradient);
+  };
+  for (std::size_t j = 0; j < votes.experts.size(); ++j)
+    add(votes.experts[j], gradients.experts[j]);
+  add(votes.weights, gradients.weights);
 }
 
 }  // namespace
@@ -165,10 +190,7 @@ VoteSums vote_loss(Tape* tape, comm::Communicator* tp, const VoteLoss& options, 
   if (m == 0) return {};
   Device& device = labels.device();
   const Gradients gradients = make_gradients(tape, votes);
-  const bool gradient =
-      tape != nullptr && (head.needs_grad() || gradients.weights ||
-                          std::any_of(gradients.experts.begin(), gradients.experts.end(),
-                                      [](const Tensor& tensor) { return tensor.defined(); }));
+  const bool gradient = tape != nullptr && (head.needs_grad() || gradients.any());
   const Tensor task = Tensor::empty(device, {m, kernels::kLossResults});
   const Tensor distill = Tensor::empty(device, {(k - 1) * m, kernels::kLossResults});
   const std::int64_t chunk_rows = model::even_chunk(m, options.head.chunk_rows);

@@ -25,8 +25,8 @@ struct VoteSums {
 /// to experts and weights when it is played back. Collective over tp, which may be null; arguments
 /// as in model::head_loss, `teacher` being another model. Needs two late layers or more.
 ///
-/// Cost: the head's GEMM k times, and with gradients k times for the experts and k times for a head
-/// that is trained.
+/// Cost: the head's GEMM k times, and with gradients k times for the states and k times for a head
+/// that is trained; the head is read once for the k layers of a chunk.
 VoteSums vote_loss(autograd::Tape* tape, comm::Communicator* tp, const VoteLoss& options,
                    const Votes& votes, const autograd::Var& head, const model::HeadInput& teacher,
                    const Tensor& labels);
