@@ -21,6 +21,14 @@ enum class Precision {
   bf16   ///< factors rounded to bf16; masters, residual stream, losses and reductions stay f32
 };
 
+/// Which library a process is to run on.
+enum class DeviceKind {
+  automatic,  ///< GPUs where this machine has any that can be used, else the CPU
+  cpu,
+  cuda,
+  sim  ///< the CPU in the part of a GPU, for tests
+};
+
 /// The library that this process runs on.
 struct Backend {
   std::string name;          ///< "cpu", "cuda" or "sim"
@@ -59,3 +67,9 @@ std::unique_ptr<DeviceCollectives> make_collectives(Device& device, const std::s
                                                     int size, bool messages);
 
 }  // namespace fathom::kernels
+
+/// Exported by the libraries for GPUs, for a program that runs on another library still and has
+/// opened this one with dlopen(): how many devices it would find. If 0, `why_none` is a text that
+/// says why. It calls nothing else of the interface, since in such a process those are the other
+/// library's.
+extern "C" int fathom_probe_devices(char* why_none, std::size_t size);
