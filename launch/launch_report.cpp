@@ -128,6 +128,7 @@ std::string to_json(const RankPlace& p) {
               {"host", p.host},
               {"cores", p.cores},
               {"threads", p.threads},
+              {"device", p.device},
               {"interfaces", p.interfaces},
               {"chosen_interface", p.chosen_interface},
               {"yields", p.yields},
@@ -143,6 +144,7 @@ RankPlace parse_place(const std::string& text) {
   p.host = j.at("host");
   p.cores = j.at("cores").get<std::vector<int>>();
   p.threads = j.at("threads");
+  p.device = j.at("device");
   p.interfaces = j.at("interfaces").get<std::vector<std::string>>();
   p.chosen_interface = j.at("chosen_interface");
   p.yields = j.at("yields");
@@ -156,7 +158,8 @@ std::string to_string(const RankPlace& p) {
              p.threads == 1 ? " thread" : " threads", " on ",
              p.cores.size() == 1 ? "core " : "cores ", ranges(p.cores), ", network ",
              p.interfaces.empty() ? "none" : join(p.interfaces),
-             p.chosen_interface.empty() ? "" : ", of which MPI uses " + p.chosen_interface);
+             p.chosen_interface.empty() ? "" : ", of which MPI uses " + p.chosen_interface, "; on ",
+             p.device);
 }
 
 std::vector<std::string> launch_warnings(const std::vector<RankPlace>& ranks) {

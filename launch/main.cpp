@@ -3,6 +3,7 @@
 #include <new>
 #include <string_view>
 
+#include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/options/commands.h"
 #include "launch/session.h"
@@ -38,7 +39,7 @@ int dispatch(int argc, char** argv) {
     return argc > 1 ? 0 : 2;
   }
   if (word == "--version") {
-    std::cout << "fathom " << FATHOM_VERSION << "\n";
+    std::cout << "fathom " << FATHOM_VERSION << "\n" << fathom::launch::backends_text();
     return 0;
   }
   for (const Entry& entry : kEntries)

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/stop_signal.h"
 #include "kernels/threads.h"
+#include "launch/launch_report.h"
 
 namespace fathom::launch {
 
@@ -58,7 +59,9 @@ int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession
   }
 }
 
-std::vector<RankPlace> choose_threads(comm::MpiSession& session, int wanted) {
+namespace {
+
+int choose_threads(comm::MpiSession& session, int wanted) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   sched_getaffinity(0, sizeof mask, &mask);
@@ -70,13 +73,32 @@ std::vector<RankPlace> choose_threads(comm::MpiSession& session, int wanted) {
   const int own = cores == machine ? std::max(1, cores / neighbours) : cores;
   const int threads = wanted > 0 ? wanted : own;
   kernels::set_threads(threads);
-  const auto texts = session.world().all_gather_text(
-      to_json(find_place(session.world().rank(), session.host(), threads)));
+  return threads;
+}
+
+std::string device_text(int index, kernels::Precision precision) {
+  if (kernels::device_count() == 0) return kernels::backend().name;
+  const char* products[] = {"f32", "tf32", "bf16"};
+  return str(kernels::backend().name, " ", index, " (", kernels::device_identity(index),
+             "), products in ", products[static_cast<int>(precision)]);
+}
+
+}  // namespace
+
+std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceRequest& request) {
+  const int threads = choose_threads(session, request.threads);
+  const int index = kernels::device_count() == 0 ? 0 : session.node().rank();
+  RankPlace place = find_place(session.world().rank(), session.host(), threads);
+  place.device = device_text(index, request.precision);
   std::vector<RankPlace> places;
-  if (session.world().rank() != 0) return places;
-  for (const std::string& text : texts) places.push_back(parse_place(text));
-  for (const std::string& warning : launch_warnings(places)) log_warn(warning);
-  return places;
+  for (const std::string& text : session.world().all_gather_text(to_json(place)))
+    places.push_back(parse_place(text));
+  if (session.world().rank() == 0)
+    for (const std::string& warning : launch_warnings(places)) log_warn(warning);
+  if (request.show)
+    for (const RankPlace& each : places) log_info(to_string(each));
+  return kernels::make_device(
+      {.limit_bytes = request.limit_bytes, .index = index, .precision = request.precision});
 }
 
 }  // namespace fathom::launch

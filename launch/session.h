@@ -1,13 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "comm/mpi/mpi_session.h"
 #include "comm/process_grid.h"
+#include "core/device.h"
 #include "core/error.h"
-#include "launch/launch_report.h"
+#include "kernels/backend.h"
 
 namespace fathom::launch {
 
@@ -26,9 +27,17 @@ int report_stop(int signal);
 /// that throws Stopped on every rank.
 int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body);
 
-/// Sets this rank's thread count: `wanted`, or by default the cores that it is bound to, divided by
-/// the ranks of the node if they are not bound apart. Warns about what is known to make such a
-/// launch slow, and returns every rank's place on rank 0, nothing elsewhere. Collective.
-std::vector<RankPlace> choose_threads(comm::MpiSession& session, int wanted);
+/// What a rank is to compute with.
+struct DeviceRequest {
+  int threads = 0;              ///< 0: the cores that it is bound to, or its share of the node's
+  std::size_t limit_bytes = 0;  ///< of the device's memory; 0: none
+  kernels::Precision precision = kernels::Precision::f32;
+  bool show = false;  ///< log every rank's place
+};
+
+/// Sets this rank's thread count and opens its device, for GPUs the one of its number on the node.
+/// Warns about what is known to make such a launch slow. Collective. Throws Error(config) on every
+/// rank when a rank has no device of its own.
+std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceRequest& request);
 
 }  // namespace fathom::launch

@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "diagnose/depth/collector.h"
 #include "diagnose/depth/report.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/diagnose.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
@@ -60,8 +61,7 @@ diagnose::depth::DepthSums look(train::Engine& engine, const data::Dataset& set,
 
 int diagnose(comm::MpiSession& session, const options::DiagnoseDepthRequest& request,
              const SourcePlan& source) {
-  choose_threads(session, request.ranks.threads);
-  const auto device = make_cpu_device();
+  const auto device = open_device(session, {.threads = request.ranks.threads});
   comm::ProcessGrid grid(session.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
   const model::ModelSpec& model = source.plan.student;
@@ -91,6 +91,7 @@ int diagnose_depth(const options::Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  choose_backend(request.ranks.device);
   const SourcePlan source = plan_of(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;
   return run_distributed(

@@ -12,6 +12,7 @@
 #include "diagnose/moc/routing.h"
 #include "diagnose/moc/targets.h"
 #include "diagnose/text.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/diagnose.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
@@ -114,12 +115,12 @@ void read_through(Subject& subject, const Controls& controls,
   if (routing) routing->report(report);
 }
 
-void diagnose_on_text(const DiagnoseMocRequest& request, const std::filesystem::path& checkpoint,
-                      const Controls& controls, diagnose::Report& report) {
-  const auto device = make_cpu_device();
-  Subject subject(*device, checkpoint);
+void diagnose_on_text(Device& device, const DiagnoseMocRequest& request,
+                      const std::filesystem::path& checkpoint, const Controls& controls,
+                      diagnose::Report& report) {
+  Subject subject(device, checkpoint);
   const Texts texts = read_text(request, checkpoint, subject.model());
-  const auto rival = open_rival(*device, request, subject, controls);
+  const auto rival = open_rival(device, request, subject, controls);
   read_through(subject, controls, texts.batches, rival.get(), report);
   if (request.probes == 0) return;
   log_info("Jacobians");
@@ -130,7 +131,7 @@ void diagnose_on_text(const DiagnoseMocRequest& request, const std::filesystem::
 }
 
 int run(comm::MpiSession& session, const DiagnoseMocRequest& request) {
-  choose_threads(session, request.threads);
+  const auto device = open_device(session, {.threads = request.threads});
   const std::filesystem::path checkpoint = find_checkpoint(request.checkpoint);
   const Controls controls = read_controls(checkpoint);
   diagnose::Report report;
@@ -139,7 +140,7 @@ int run(comm::MpiSession& session, const DiagnoseMocRequest& request) {
                   {"rank", controls.rank},
                   {"alpha", controls.alpha}};
   report_norms(controls, report);
-  if (request.reads_text()) diagnose_on_text(request, checkpoint, controls, report);
+  if (request.reads_text()) diagnose_on_text(*device, request, checkpoint, controls, report);
   diagnose::write_report(request.output, report);
   std::cout << diagnose::summary_text(report);
   log_info("wrote ", request.output);
@@ -155,6 +156,7 @@ int diagnose_moc(const options::Arguments& arguments) {
     return 0;
   }
   require_one_rank();
+  choose_backend(request.device);
   return run_distributed(1, [&](comm::MpiSession& session) { return run(session, request); });
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/files.h"
 #include "core/stop_signal.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/answers.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
@@ -52,8 +53,7 @@ json score_records(train::Engine& engine, const options::EvaluateRequest& reques
 
 int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
              const EvaluationPlan& plan) {
-  choose_threads(session, request.ranks.threads);
-  const auto device = make_cpu_device();
+  const auto device = open_device(session, {.threads = request.ranks.threads});
   WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
@@ -81,6 +81,7 @@ int evaluate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  choose_backend(request.ranks.device);
   catch_stop_signals();
   const EvaluationPlan plan = make_plan(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;

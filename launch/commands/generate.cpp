@@ -10,6 +10,7 @@
 #include "core/timer.h"
 #include "data_tools/text/prompt_template.h"
 #include "generate/generator.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
@@ -122,8 +123,7 @@ void compare_with_all_layers(train::Engine& engine, generate::GeneratorOptions o
 
 int run(comm::MpiSession& session, const options::GenerateRequest& request,
         const SourcePlan& source) {
-  choose_threads(session, request.ranks.threads);
-  const auto device = make_cpu_device();
+  const auto device = open_device(session, {.threads = request.ranks.threads});
   WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(),
                          {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp});
@@ -170,6 +170,7 @@ int generate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  choose_backend(request.ranks.device);
   catch_stop_signals();
   const SourcePlan source = open_source(request.source, request.ranks);
   generate::check(request.exit, source.plan.mode ? &*source.plan.mode : nullptr);

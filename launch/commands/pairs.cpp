@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/stop_signal.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
@@ -84,9 +85,8 @@ void write(const std::filesystem::path& path, const std::vector<AnsweredPrompt>&
 }
 
 int run(comm::MpiSession& session, const Plan& plan) {
-  choose_threads(session, plan.request.ranks.threads);
-  const auto device = make_cpu_device();
   const options::Ranks& ranks = plan.request.ranks;
+  const auto device = open_device(session, {.threads = ranks.threads});
   WatchedWorld watched = watch_calls(session, ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp});
   const bool first = session.world().rank() == 0;
@@ -117,6 +117,7 @@ int pairs_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  choose_backend(request.ranks.device);
   catch_stop_signals();
   const Plan plan = make_plan(request);
   const options::Ranks& ranks = request.ranks;

@@ -5,6 +5,7 @@
 
 #include "checkpoints/safetensors.h"
 #include "core/log.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/session.h"
 #include "train/lr_schedule.h"
@@ -72,8 +73,8 @@ void take_steps(train::Engine& engine, const train::TrainConfig& config,
 int probe(comm::MpiSession& session, const options::ProbeRequest& request,
           const train::EnginePlan& plan) {
   const train::TrainConfig& config = request.config;
-  choose_threads(session, config.run.threads);
-  const auto device = make_cpu_device();
+  const auto device =
+      open_device(session, {.threads = config.run.threads, .precision = config.run.precision});
   comm::ProcessGrid grid(session.world(),
                          {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
   const bool train = request.gradients || request.steps > 0;
@@ -95,6 +96,7 @@ int probe_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
+  choose_backend(request.config.run.device, request.config.run.precision);
   const train::EnginePlan plan = train::make_engine_plan(request.config);
   return run_distributed(request.config.grid.ranks(),
                          [&](comm::MpiSession& session) { return probe(session, request, plan); });

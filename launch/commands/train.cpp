@@ -5,6 +5,7 @@
 
 #include "core/log.h"
 #include "core/stop_signal.h"
+#include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/dry_run.h"
 #include "launch/session.h"
@@ -22,10 +23,10 @@ std::size_t bytes_of(double gib) {
 
 int train(comm::MpiSession& session, const train::TrainConfig& config, bool memory,
           const train::EnginePlan& plan) {
-  logger().set_quiet(config.run.quiet);
-  for (const RankPlace& place : choose_threads(session, config.run.threads))
-    log_info(to_string(place));
-  const auto device = make_cpu_device(bytes_of(config.run.memory_limit_gib));
+  const auto device = open_device(session, {.threads = config.run.threads,
+                                            .limit_bytes = bytes_of(config.run.memory_limit_gib),
+                                            .precision = config.run.precision,
+                                            .show = true});
   WatchedWorld watched(session, config.run.watchdog_seconds, config.run.dir);
   comm::ProcessGrid grid(watched.world(),
                          {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
@@ -60,7 +61,11 @@ int train_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  if (!request.dry_run) catch_stop_signals();  // before anything that takes long
+  if (!request.dry_run) {
+    logger().set_quiet(request.config.run.quiet);
+    choose_backend(request.config.run.device, request.config.run.precision);
+    catch_stop_signals();  // before anything that takes long
+  }
   const train::EnginePlan plan = train::make_engine_plan(request.config);
   if (request.dry_run) {
     train::require_shared_tokenizer(request.config);

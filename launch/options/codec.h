@@ -121,6 +121,8 @@ struct Codec<E> {
 
 using generate::ExitCache;
 using generate::ExitPolicy;
+using kernels::DeviceKind;
+using kernels::Precision;
 using methods::mode::Norms;
 using methods::mode::Router;
 using methods::mode::RouterInput;
@@ -222,6 +224,14 @@ inline constexpr std::array enum_words<ReplaySchedule> = {
     Word<ReplaySchedule>{"decreasing", ReplaySchedule::decreasing},
     Word<ReplaySchedule>{"constant", ReplaySchedule::constant},
     Word<ReplaySchedule>{"increasing", ReplaySchedule::increasing}};
+template <>
+inline constexpr std::array enum_words<DeviceKind> = {
+    Word<DeviceKind>{"auto", DeviceKind::automatic}, Word<DeviceKind>{"cpu", DeviceKind::cpu},
+    Word<DeviceKind>{"cuda", DeviceKind::cuda}, Word<DeviceKind>{"sim", DeviceKind::sim}};
+template <>
+inline constexpr std::array enum_words<Precision> = {Word<Precision>{"f32", Precision::f32},
+                                                     Word<Precision>{"tf32", Precision::tf32},
+                                                     Word<Precision>{"bf16", Precision::bf16}};
 template <>
 inline constexpr std::array enum_words<MocSites> = {
     Word<MocSites>{"both", MocSites::both}, Word<MocSites>{"attention", MocSites::attention},

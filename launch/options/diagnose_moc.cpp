@@ -1,5 +1,7 @@
 #include "launch/options/diagnose_moc.h"
 
+#include "launch/options/shared.h"
+
 namespace fathom::options {
 namespace {
 
@@ -55,6 +57,7 @@ void describe(OptionTable& t, DiagnoseMocRequest& r) {
         {.help = "Folder for report.json, a CSV file for each table, and report.svg.",
          .unit = "folder",
          .required = true});
+  describe_device(t, r.device);
   t.add("threads", r.threads,
         {.help = "Threads; 0 takes the cores that the process is bound to.",
          .range = within(0, 4096)});

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/backend.h"
 #include "launch/options/command_line.h"
 
 namespace fathom::options {
@@ -22,6 +23,7 @@ struct DiagnoseMocRequest {
   int jacobian_tokens = 128;  ///< that Jacobians are taken of
   std::string output;         ///< folder of the report
   int threads = 0;
+  kernels::DeviceKind device = kernels::DeviceKind::automatic;
   std::optional<std::string> reply;  ///< the --help page
 
   bool reads_text() const { return !text.empty() || !data.empty(); }

@@ -22,6 +22,13 @@ void check_source(const ModelSource& source) {
           "--adapter belongs to --model; a checkpoint holds its own adapter");
 }
 
+void describe_device(OptionTable& table, kernels::DeviceKind& device) {
+  table.add(
+      "device", device,
+      {.help = "What computes: auto takes one GPU for each rank where there are any, else the "
+               "CPU; sim is the GPU's code on the CPU, for tests."});
+}
+
 void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
   constexpr double max_axis = 65536;
   table.add(
@@ -34,6 +41,7 @@ void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
               {.help = "Replicas that share the batches.",
                .unit = "ranks",
                .range = within(1, max_axis)});
+  describe_device(table, ranks.device);
   table.add("threads", ranks.threads,
             {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
              .range = within(0, 4096)});

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "kernels/backend.h"
 #include "launch/options/option_table.h"
 
 /// Options that several commands have in common.
@@ -20,11 +21,15 @@ void describe_source(OptionTable& table, ModelSource& source);
 /// Throws Error(usage) unless exactly one of --model and --checkpoint is given.
 void check_source(const ModelSource& source);
 
-/// --tp, --pp, --dp, --threads and --watchdog-seconds.
+/// --device, for commands that make one.
+void describe_device(OptionTable& table, kernels::DeviceKind& device);
+
+/// --tp, --pp, --dp, --device, --threads and --watchdog-seconds.
 struct Ranks {
   int tp = 1;
   int pp = 1;
   int dp = 1;
+  kernels::DeviceKind device = kernels::DeviceKind::automatic;
   int threads = 0;                   ///< per rank; 0: the cores this rank is bound to
   double watchdog_seconds = 1800.0;  ///< 0: none
 };

@@ -1,8 +1,7 @@
-#include "launch/options/tuning_table.h"
-
 #include <limits>
 
 #include "launch/options/codec.h"
+#include "launch/options/train_tables.h"
 
 namespace fathom::options {
 namespace {

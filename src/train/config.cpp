@@ -312,6 +312,12 @@ void check_distill(const TrainConfig& config, Rules& rules) {
   check_pairs(config, rules);
 }
 
+void check_device(const RunConfig& run, Rules& rules) {
+  rules.must(run.device != kernels::DeviceKind::cpu || run.precision == kernels::Precision::f32,
+             {"run.device", "run.precision"},
+             "on the CPU, products of f32 matrices are f32: precision = f32, or a GPU");
+}
+
 void check_corpus(const TrainConfig& config, Rules& rules) {
   const bool corpus = !config.data.corpus.empty();
   rules.must(corpus || config.batch.corpus_micro_batches == BatchConfig().corpus_micro_batches,
@@ -373,6 +379,7 @@ std::vector<Violation> engine_violations(const TrainConfig& config) {
   const bool adapted = config.adapter.given() || config.moc.enabled;
   check_model(config.model, config.teacher, adapted, rules);
   check_adapter(config.adapter, adapted, rules);
+  check_device(config.run, rules);
   check_moc(config, rules);
   check_split(config.grid, config.grid.layers, "grid.layers", rules);
   check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);

@@ -7,6 +7,7 @@
 #include "core/dtype.h"
 #include "data/overlong.h"
 #include "data/spans/spans.h"
+#include "kernels/backend.h"
 #include "kernels/divergence.h"
 #include "methods/adapters/adapter_spec.h"
 #include "methods/distill/threshold.h"
@@ -36,6 +37,8 @@ struct RunConfig {
   bool reset_data = false;
   bool reset_optimizer = false;
   bool accept_changes = false;
+  kernels::DeviceKind device = kernels::DeviceKind::automatic;
+  kernels::Precision precision = kernels::Precision::f32;
   int threads = 0;                  ///< per rank; 0: the cores this rank is bound to
   double memory_limit_gib = 0.0;    ///< per rank; 0: none
   double watchdog_seconds = 600.0;  ///< 0: no watchdog at all

@@ -12,6 +12,7 @@ RankPlace place(int rank, const std::string& host, std::vector<int> cores, int t
   p.host = host;
   p.cores = std::move(cores);
   p.threads = threads;
+  p.device = "cpu";
   p.interfaces = {"eth0 10.0.0." + std::to_string(rank + 1)};
   return p;
 }
@@ -24,11 +25,12 @@ std::string all(const std::vector<RankPlace>& ranks) {
 
 TEST(LaunchReport, OneLineSaysWhereARankIs) {
   EXPECT_EQ(to_string(place(3, "n1", {0, 1, 2, 3, 8}, 4)),
-            "rank 3: host n1, 4 threads on cores 0-3,8, network eth0 10.0.0.4");
+            "rank 3: host n1, 4 threads on cores 0-3,8, network eth0 10.0.0.4; on cpu");
   RankPlace chosen = place(0, "n0", {5}, 1);
   chosen.chosen_interface = "eth0";
-  EXPECT_EQ(to_string(chosen),
-            "rank 0: host n0, 1 thread on core 5, network eth0 10.0.0.1, of which MPI uses eth0");
+  EXPECT_EQ(
+      to_string(chosen),
+      "rank 0: host n0, 1 thread on core 5, network eth0 10.0.0.1, of which MPI uses eth0; on cpu");
   EXPECT_EQ(to_string(parse_place(to_json(chosen))), to_string(chosen));
 }
 

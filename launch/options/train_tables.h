@@ -5,6 +5,9 @@
 
 namespace fathom::options {
 
+/// The section [run].
+void describe_run(OptionTable& t, train::RunConfig& c);
+
 /// The sections [adapter] and [moc]: what is trained instead of a frozen model.
 void describe_adapter(OptionTable& t, train::AdapterConfig& c);
 void describe_moc(OptionTable& t, methods::moc::Spec& c);
