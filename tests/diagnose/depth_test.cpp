@@ -37,7 +37,7 @@ DepthSums look(comm::Communicator& world, const std::string& name, const comm::G
   const std::string folder = test::golden("methods/" + name);
   const auto expected = nlohmann::json::parse(std::ifstream(folder + "/expected.json"));
   const TrainConfig config = golden::config(expected.at("options"), shape);
-  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const auto device = test::make_device(std::size_t{1} << 28);
   comm::ProcessGrid grid(world, shape);
   train::Engine engine(*device, grid, config, train::make_engine_plan(config), false);
   golden::load(engine, config, folder);

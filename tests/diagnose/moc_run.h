@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "tests/support/small_model.h"
+#include "tests/support/test_device.h"
 #include "train/trainer.h"
 
 /// Runs of a model so small that its Jacobians can be written down whole.
@@ -36,7 +37,7 @@ inline std::filesystem::path train(const std::filesystem::path& folder, const st
   config.log.tensorboard = false;
   config.log.progress = train::ProgressMode::off;
   change(config);
-  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28);
   const auto self = comm::self_communicator();
   comm::ProcessGrid grid(*self, {});
   train::Trainer(*device, grid, config, train::make_engine_plan(config), {}).run();

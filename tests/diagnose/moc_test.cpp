@@ -14,6 +14,7 @@
 #include "tests/diagnose/moc_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::diagnose::moc {
 namespace {
@@ -36,7 +37,7 @@ class Diagnosis : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete files_; }
 
-  Diagnosis() : device_(make_cpu_device(std::size_t{1} << 28)) {}
+  Diagnosis() : device_(test::make_test_device(std::size_t{1} << 28)) {}
 
   static data::MicroBatch text() {
     return text_batch(std::vector<std::int32_t>{3, 60, 11, 42}, tiny::kModel.vocab);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "tests/support/test_device.h"
+
 namespace fathom::kernels {
 namespace {
 
@@ -27,7 +29,7 @@ class BestLogits : public ::testing::Test {
     return to_host(result);
   }
 
-  std::unique_ptr<Device> device_ = make_guarded_device(std::size_t{64} << 20);
+  std::unique_ptr<Device> device_ = test::make_test_device(std::size_t{64} << 20);
 };
 
 TEST_F(BestLogits, OfEachRow) {

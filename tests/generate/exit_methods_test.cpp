@@ -73,7 +73,7 @@ class TunedExits : public ::testing::TestWithParam<Case> {
     delete files_;
   }
 
-  TunedExits() : device_(make_guarded_device(std::size_t{1} << 28)) {
+  TunedExits() : device_(test::make_test_device(std::size_t{1} << 28, test::world().rank())) {
     train::TrainConfig config;
     config.model.path = *files_ / "model";
     config.grid.tp = GetParam().grid.tp;

@@ -72,7 +72,7 @@ std::vector<Case> cases() {
 class Exits : public ::testing::TestWithParam<Case> {
  protected:
   Exits()
-      : device_(make_guarded_device(std::size_t{1} << 28)),
+      : device_(test::make_test_device(std::size_t{1} << 28, test::world().rank())),
         self_(comm::self_communicator()),
         here_(GetParam().name, *device_, test::world(), GetParam().grid, kScale),
         whole_(GetParam().name, *device_, *self_, {}, kScale) {}
@@ -227,7 +227,7 @@ std::string name_of(const ::testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(Golden, Exits, ::testing::ValuesIn(cases()), name_of);
 
 TEST(ExitErrors, AModelWhoseLastLayerSpeaksAlone) {
-  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const auto device = test::make_device(std::size_t{1} << 28);
   const auto self = comm::self_communicator();
   Decoding model("mode-llama-k3", *device, *self, {}, 1);
   fathom::testing::expect_error(

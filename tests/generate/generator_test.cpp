@@ -54,7 +54,7 @@ void expect_same(const std::vector<Continuation>& a, const std::vector<Continuat
 class GeneratorTest : public ::testing::Test {
  protected:
   explicit GeneratorTest(const std::string& name = "qwen2")
-      : device_(make_guarded_device(std::size_t{1} << 28)),
+      : device_(test::make_test_device(std::size_t{1} << 28, test::world().rank())),
         model_(test::golden("models/" + name), *device_, test::world(), grid_shape()) {}
 
   std::vector<Continuation> generate(const std::vector<Prompt>& input, GeneratorOptions options,
@@ -139,7 +139,7 @@ TEST_F(GeneratorTest, NoSequenceOutgrowsTheContextAskedFor) {
 
 // Two tensor ranks and, at four, two replicas: prompts are divided, results are not.
 TEST(Replicas, ShareThePromptsAndAllGetAllResults) {
-  const auto device = make_guarded_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28, test::world().rank());
   const int ranks = test::world().size();
   const comm::GridShape shape =
       ranks == 4 ? comm::GridShape{.dp = 2, .tp = 2} : comm::GridShape{.dp = ranks};
@@ -199,7 +199,7 @@ TEST_F(GeneratorTest, RefusesBadPrompts) {
 }
 
 TEST(GeneratorErrors, LogitsThatAreNotFinite) {
-  const auto device = make_guarded_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28, test::world().rank());
   test::LoadedModel model(test::golden("models/llama"), *device, test::world(), two_shards());
   kernels::fill(model.stage->final_norm().weight.value, NAN);
   for (const double temperature : {0.0, 1.0}) {
@@ -245,7 +245,7 @@ std::vector<double> forward_logprobs(const model::Stage& stage,
 }
 
 TEST_P(CachedDecoding, EqualsOneForwardPassAtEveryPosition) {
-  const auto device = make_guarded_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28, test::world().rank());
   test::LoadedModel model(test::golden(std::string("models/") + GetParam()), *device, test::world(),
                           two_shards());
   const std::vector<Prompt> all = prompts(4);

@@ -42,7 +42,7 @@ class GoldenGreedy : public ::testing::TestWithParam<Case> {};
 
 TEST_P(GoldenGreedy, SameTokensAndLogProbabilities) {
   const std::string folder = test::golden("models/" + GetParam().model);
-  const auto device = make_guarded_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28, test::world().rank());
   test::LoadedModel model(folder, *device, test::world(), GetParam().grid);
   std::ifstream file(folder + "/expected.json");
   const auto greedy = nlohmann::json::parse(file).at("greedy");

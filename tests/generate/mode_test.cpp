@@ -34,7 +34,7 @@ class VotedTokens : public ::testing::TestWithParam<Case> {
  protected:
   VotedTokens()
       : folder_(test::golden("methods/" + GetParam().name)),
-        device_(make_cpu_device(std::size_t{1} << 28)),
+        device_(test::make_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     nlohmann::json expected;
     std::ifstream(folder_ + "/expected.json") >> expected;

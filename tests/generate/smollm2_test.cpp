@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels/backend.h"
 #include "loaded_model.h"
 
 namespace fathom::generate {
@@ -15,7 +16,7 @@ TEST(SmolLM2, GreedyContinuations) {
   const char* folder = std::getenv("FATHOM_SMOLLM2_DIR");
   if (folder == nullptr)
     GTEST_SKIP() << "needs the weights: set FATHOM_SMOLLM2_DIR to the imported folder";
-  const auto device = make_cpu_device();
+  const auto device = kernels::make_device();
   const auto world = comm::self_communicator();
   test::LoadedModel model(folder, *device, *world, {});
   std::ifstream file(std::string(FATHOM_TEST_DATA) + "/golden/smollm2/expected.json");

@@ -31,7 +31,7 @@ class SpreadFdd : public testing::Test {
   }
 
   // MPI copies straight out of another process's memory, so that it cannot be guarded.
-  std::unique_ptr<Device> device_ = make_cpu_device(std::size_t{256} << 20);
+  std::unique_ptr<Device> device_ = test::make_device(std::size_t{256} << 20);
 };
 
 TEST_F(SpreadFdd, EqualsTheWholeOne) {

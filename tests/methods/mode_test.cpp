@@ -7,6 +7,7 @@
 #include "methods/mode/shrink.h"
 #include "methods/mode/vote_loss.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::methods::mode {
 namespace {
@@ -93,7 +94,7 @@ TEST(Mode, ASpecIsKeptAsJson) {
 
 // Logits exist for a chunk of rows only, whatever k is.
 TEST(Mode, NoLayersLogitsExistForAllTokens) {
-  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const auto device = test::make_test_device(std::size_t{1} << 28);
   const std::int64_t rows = 512, width = 8, vocab = 2048, k = 3, chunk = 32;
   const auto trained = [&](Shape shape) {
     const Tensor value = Tensor::empty(*device, shape);

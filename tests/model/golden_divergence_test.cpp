@@ -25,7 +25,7 @@ const std::string kFolder = FATHOM_TEST_DATA "/golden/methods/kd/";
 
 std::unique_ptr<Device> make_shared_device() {
   constexpr std::size_t kLimit = std::size_t{64} << 20;
-  return world().size() == 1 ? make_guarded_device(kLimit) : make_cpu_device(kLimit);
+  return test::make_device(kLimit);
 }
 
 /// The logits of both models at the supervised positions of a text.

@@ -8,6 +8,7 @@
 #include "model/weights.h"
 #include "model_fixture.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::test {
 namespace {
@@ -70,7 +71,7 @@ void add_to(std::map<std::string, Whole>& wholes, const Parameter& parameter) {
 std::map<std::string, Whole> assemble(const ModelSpec& spec, int pp, int tp) {
   std::map<std::string, Whole> wholes;
   for (const model::StagePlan& plan : places(spec, pp, tp)) {
-    const auto device = make_guarded_device(kMemory);
+    const auto device = test::make_test_device(kMemory);
     Stage stage(*device, spec, plan, nullptr, all, DType::f32);
     model::load_parameters(stage.parameters(), model::RandomWeights(77));
     for (const Parameter& parameter : stage.parameters().parameters()) add_to(wholes, parameter);
@@ -110,7 +111,7 @@ TEST_P(Golden, EveryGridHoldsTheSameModelOnce) {
 }
 
 TEST_P(Golden, GradientsLieInBucketsFromTheLastToTheFirst) {
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   for (const model::StagePlan& plan : places(spec_, 2, 2)) {
     Stage stage(*device, spec_, plan, nullptr, all, DType::f32);
     const model::ParameterSet& set = stage.parameters();
@@ -131,7 +132,7 @@ TEST_P(Golden, GradientsLieInBucketsFromTheLastToTheFirst) {
 
 // The gradient of a part is a window on the flat gradient.
 TEST_P(Golden, GradientsOfPartsAreWhereTheySay) {
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   Stage stage(*device, spec_, places(spec_, 1, 2)[1], nullptr, all, DType::f32);
   const model::ParameterSet& set = stage.parameters();
   std::vector<float> numbers(static_cast<std::size_t>(set.gradients().elements()));
@@ -146,7 +147,7 @@ TEST_P(Golden, GradientsOfPartsAreWhereTheySay) {
 }
 
 TEST_P(Golden, FrozenMatricesAreNarrowAndHaveNoGradient) {
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   const std::string head_norm = model::names_of(spec_.family).final_norm;
   Stage stage(
       *device, spec_, places(spec_, 1, 1)[0], nullptr,
@@ -164,7 +165,7 @@ TEST_P(Golden, FrozenMatricesAreNarrowAndHaveNoGradient) {
 }
 
 TEST(Parameters, PartsOfAFusedMatrixAreFrozenTogether) {
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   const ModelSpec spec = golden_spec("llama");
   expect_error(
       ErrorKind::config,
@@ -198,7 +199,7 @@ TEST_P(Golden, ChosenLayersReadFromTheLayersChosen) {
   ModelSpec student = spec_;
   student.layers = 3;
   const std::vector<std::int64_t> chosen{0, 13, 2};
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   // The second stage of two: layer numbers are those of the whole model.
   for (const model::StagePlan& plan : places(student, 2, 1)) {
     Stage stage(*device, student, plan, nullptr, all, DType::f32);
@@ -217,7 +218,7 @@ TEST_P(Golden, ChosenLayersReadFromTheLayersChosen) {
 
 TEST(RandomWeights, FollowTheirDistribution) {
   const ModelSpec spec = golden_spec("gpt2");
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   Stage stage(*device, spec, places(spec, 1, 1)[0], nullptr, all, DType::f32);
   model::load_parameters(stage.parameters(), model::RandomWeights(1));
   const auto spread = [&](const std::string& name) {
@@ -239,7 +240,7 @@ TEST(RandomWeights, FollowTheirDistribution) {
 
 TEST(RandomWeights, DifferBetweenSeedsAndNames) {
   const ModelSpec spec = golden_spec("llama");
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   const auto values = [&](std::uint64_t seed, const char* name) {
     Stage stage(*device, spec, places(spec, 1, 1)[0], nullptr, all, DType::f32);
     model::load_parameters(stage.parameters(), model::RandomWeights(seed));
@@ -262,7 +263,7 @@ class OneBadNumber : public model::WeightSource {
 
 TEST(LoadParameters, RefusesNumbersThatAreNotFinite) {
   const ModelSpec spec = golden_spec("llama");
-  const auto device = make_guarded_device(kMemory);
+  const auto device = test::make_test_device(kMemory);
   // The second of two tensor ranks: the element is named as in the whole matrix.
   Stage stage(*device, spec, places(spec, 1, 2)[1], nullptr, all, DType::f32);
   expect_error(

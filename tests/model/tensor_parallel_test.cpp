@@ -24,7 +24,7 @@ using Floats = std::vector<float>;
 // Between ranks MPI copies straight out of another process's memory, so that it cannot be guarded.
 std::unique_ptr<Device> make_shared_device() {
   constexpr std::size_t kLimit = std::size_t{256} << 20;
-  return world().size() == 1 ? make_guarded_device(kLimit) : make_cpu_device(kLimit);
+  return test::make_device(kLimit);
 }
 
 class TensorParallel : public testing::Test {

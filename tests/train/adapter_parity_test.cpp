@@ -101,7 +101,7 @@ class AdapterParity : public testing::TestWithParam<Case> {
       : model_(test::golden("models/" + GetParam().model)),
         control_(GetParam().adapter == "control"),
         case_(folder_of(model_, GetParam().adapter)),
-        device_(make_cpu_device(std::size_t{1} << 30)),
+        device_(test::make_device(std::size_t{1} << 30)),
         grid_(test::world(), GetParam().grid) {
     config_.model.path = model_;
     if (control_) {

@@ -109,7 +109,7 @@ class Elastic : public ::testing::TestWithParam<Variant> {
   static void train(comm::Communicator& world, const comm::GridShape& shape, const fs::path& run,
                     int steps, Tensors& held) {
     const TrainConfig config = Elastic::config(run, shape, steps);
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(world, shape);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     for (int replica = 0; replica < shape.dp && steps > kStepsOnAGrid; ++replica) {

@@ -54,7 +54,7 @@ TrainConfig make_config(const std::string& folder, const comm::GridShape& grid) 
 // Between ranks MPI copies straight out of another process's memory, so that it cannot be guarded.
 std::unique_ptr<Device> make_test_device() {
   constexpr std::size_t kLimit = std::size_t{256} << 20;
-  return test::world().size() == 1 ? make_guarded_device(kLimit) : make_cpu_device(kLimit);
+  return test::make_device(kLimit);
 }
 
 // A model on a grid, with its batch.

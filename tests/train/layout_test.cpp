@@ -133,13 +133,13 @@ class Layout : public ::testing::TestWithParam<comm::GridShape> {
 
   /// On guarded memory, which proves that host code never touches a tensor.
   static Curve train_alone(const TrainConfig& config, int steps = kSteps) {
-    const auto device = make_guarded_device(std::size_t{1} << 28);
+    const auto device = test::make_test_device(std::size_t{1} << 28, test::world().rank());
     const auto self = comm::self_communicator();
     return train(*self, config, *batches_, *device, steps);
   }
   /// Between ranks MPI copies straight out of another process's memory: it cannot be guarded.
   static Curve train_together(const TrainConfig& config, int steps = kSteps) {
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     return train(test::world(), config, *batches_, *device, steps);
   }
   static TrainConfig config() { return small::config(files_->path(), GetParam()); }

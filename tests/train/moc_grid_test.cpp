@@ -46,7 +46,7 @@ class MocGrid : public ::testing::TestWithParam<comm::GridShape> {
     return golden_step::train(world, *device_, asked, disturb, all);
   }
 
-  std::unique_ptr<Device> device_ = make_cpu_device(std::size_t{1} << 28);
+  std::unique_ptr<Device> device_ = test::make_device(std::size_t{1} << 28);
 };
 
 TEST_P(MocGrid, SameLossAndGradientsAsOnOneRank) {

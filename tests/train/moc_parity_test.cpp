@@ -102,7 +102,7 @@ class MocParity : public ::testing::TestWithParam<Case> {
  protected:
   MocParity()
       : folder_(test::golden("methods/moc-" + GetParam().name)),
-        device_(make_cpu_device(std::size_t{1} << 28)),
+        device_(test::make_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     const json& options = expected_.at("options");

@@ -46,7 +46,7 @@ class MocTraining : public ::testing::TestWithParam<comm::GridShape> {
     config.schedule.kind = ScheduleKind::constant;
     config.log.tensorboard = false;
     config.log.progress = ProgressMode::off;
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(test::world(), shape);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     trainer.run();

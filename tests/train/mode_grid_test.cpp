@@ -226,7 +226,7 @@ class ModeGrid : public ::testing::TestWithParam<comm::GridShape> {
     }
   }
 
-  std::unique_ptr<Device> device_ = make_cpu_device(std::size_t{1} << 28);
+  std::unique_ptr<Device> device_ = test::make_device(std::size_t{1} << 28);
 };
 
 TEST_P(ModeGrid, SameLossTermsAndGradientsAsOnOneRank) {

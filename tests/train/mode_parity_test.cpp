@@ -38,7 +38,7 @@ class ModeParity : public ::testing::TestWithParam<Case> {
  protected:
   ModeParity()
       : folder_(test::golden("methods/" + GetParam().name)),
-        device_(make_cpu_device(std::size_t{1} << 28)),
+        device_(test::make_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     config_ = mode_golden::config(expected_.at("options"), GetParam().grid);

@@ -62,7 +62,7 @@ class ModeTraining : public ::testing::TestWithParam<comm::GridShape> {
 
   // The number of late layers at the end.
   static int train(const TrainConfig& config) {
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(test::world(),
                            {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});

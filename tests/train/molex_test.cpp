@@ -38,7 +38,7 @@ class Molex : public ::testing::TestWithParam<comm::GridShape> {
                               golden_step::unlike_micro_batches());
   }
 
-  std::unique_ptr<Device> device_ = make_cpu_device(std::size_t{1} << 28);
+  std::unique_ptr<Device> device_ = test::make_device(std::size_t{1} << 28);
 };
 
 TEST_P(Molex, SameLossAndGradientsAsOnOneRank) {

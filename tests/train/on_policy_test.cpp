@@ -54,7 +54,7 @@ class OnPolicy : public ::testing::TestWithParam<comm::GridShape> {
 struct Student {
   Student(comm::Communicator& world, const TrainConfig& config, const fs::path& tokens,
           std::int64_t context = 64)
-      : device(make_cpu_device(std::size_t{1} << 28)),
+      : device(test::make_device(std::size_t{1} << 28)),
         grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}),
         engine(*device, grid, config, make_engine_plan(config), true),
         dataset(std::make_shared<const data::TokenFile>(data::TokenFile::open(tokens)), context,

@@ -35,7 +35,7 @@ std::vector<json> metrics(const fs::path& run) {
 }
 
 void train(comm::Communicator& world, const TrainConfig& config) {
-  const auto device = make_cpu_device(std::size_t{1} << 28);
+  const auto device = test::make_device(std::size_t{1} << 28);
   comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
   Trainer trainer(*device, grid, config, make_engine_plan(config), {});
   trainer.run();

@@ -47,7 +47,7 @@ std::vector<Case> cases() {
 // MPI copies straight out of the other process, whenever it likes, so there the memory stays open.
 std::unique_ptr<Device> make_test_device() {
   constexpr std::size_t kLimit = std::size_t{1} << 30;
-  return test::world().size() == 1 ? make_guarded_device(kLimit) : make_cpu_device(kLimit);
+  return test::make_device(kLimit);
 }
 
 class Parity : public testing::TestWithParam<Case> {

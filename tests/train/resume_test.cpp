@@ -102,7 +102,7 @@ class Resuming : public ::testing::TestWithParam<comm::GridShape> {
   }
 
   static void train(const TrainConfig& config) {
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(test::world(),
                            {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
@@ -155,7 +155,7 @@ TEST_P(Resuming, FromACheckpointBeforeTheFirstStep) {
   const fs::path straight = straight_run(), run = run_folder("run");
   {
     const TrainConfig config = Resuming::config(run, GetParam());
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     comm::ProcessGrid grid(test::world(), GetParam());
     Engine engine(*device, grid, config, make_engine_plan(config), true);
     engine.load_initial_weights();

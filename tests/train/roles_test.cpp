@@ -65,8 +65,8 @@ class Roles : public ::testing::TestWithParam<comm::GridShape> {
   static Result run(comm::Communicator& world, const TrainConfig& config,
                     const std::vector<data::MicroBatch>& batches,
                     std::optional<methods::distill::ReferenceGaps> gaps = std::nullopt) {
-    const auto device = world.size() == 1 ? make_guarded_device(std::size_t{1} << 28)
-                                          : make_cpu_device(std::size_t{1} << 28);
+    const auto device =
+        test::make_test_device(std::size_t{1} << 28, test::world().rank(), world.size());
     comm::ProcessGrid grid(world,
                            {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
     Engine engine(*device, grid, config, make_engine_plan(config), true);

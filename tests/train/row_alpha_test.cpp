@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "core/error.h"
+#include "tests/support/test_device.h"
 #include "train/run_state.h"
 #include "train/token_loss.h"
 
@@ -32,7 +33,7 @@ data::MicroBatch batch_of(const json& side, Role role) {
 class Curriculum : public ::testing::Test {
  protected:
   Curriculum()
-      : device_(make_guarded_device(std::size_t{1} << 24)), self_(comm::self_communicator()) {
+      : device_(test::make_test_device(std::size_t{1} << 24)), self_(comm::self_communicator()) {
     std::ifstream(std::string(FATHOM_TEST_DATA) + "/curriculum/expected.json") >> expected_;
     vocab_ = expected_.at("vocab");
     loss_.kd_weight = 1;
@@ -130,7 +131,7 @@ TEST(RunState, KeepsTheReferenceOfTheCurriculumToTheLastBit) {
 
 // One step more from a saved reference is the step that a run without a stop would make.
 TEST(RowAlphaState, GoesOnFromARestoredReference) {
-  const auto device = make_guarded_device(std::size_t{1} << 20);
+  const auto device = test::make_test_device(std::size_t{1} << 20);
   const auto self = comm::self_communicator();
   data::MicroBatch batch;
   batch.role = Role::chosen;

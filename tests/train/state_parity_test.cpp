@@ -70,7 +70,7 @@ class StateParity : public ::testing::TestWithParam<Case> {
  protected:
   StateParity()
       : folder_(test::golden("methods/" + GetParam().name)),
-        device_(make_cpu_device(std::size_t{1} << 28)),
+        device_(test::make_device(std::size_t{1} << 28)),
         grid_(test::world(), GetParam().grid) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     TrainConfig config;

@@ -8,6 +8,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_device.h"
 #include "train/engine.h"
 
 namespace fathom::train {
@@ -42,7 +43,7 @@ double objective(const LossConfig& config, const data::BatchCounts& counts, cons
 // One token with a loss of 4 and three with 0, in two micro-batches: the mean over tokens is 1,
 // not the 2 of a mean of means; the mean over sequences is 2.
 TEST(TokenLoss, DividesByTheCountsOfTheWholeStep) {
-  const auto device = make_guarded_device(std::size_t{1} << 20);
+  const auto device = test::make_test_device(std::size_t{1} << 20);
   const data::MicroBatch a = batch_of({1}), b = batch_of({3});
   data::BatchCounts counts = data::count(a);
   counts += data::count(b);
@@ -56,7 +57,7 @@ TEST(TokenLoss, DividesByTheCountsOfTheWholeStep) {
 }
 
 TEST(TokenLoss, WeighsTheRowsOfASequenceByItsLength) {
-  const auto device = make_guarded_device(std::size_t{1} << 20);
+  const auto device = test::make_test_device(std::size_t{1} << 20);
   data::MicroBatch batch = batch_of({2, 1, 4});
   batch.labels[static_cast<std::size_t>(batch.cu_seqlens[1]) + 1] = data::kNoLabel;  // all of it
   const Tensor weights = row_weights(*device, {.normalise = Normalise::sequences}, batch);
