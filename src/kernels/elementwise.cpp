@@ -198,10 +198,15 @@ void dropout_backward(const Tensor& dy, const Dropout& dropout, const Tensor& dd
       });
 }
 
-double sum_of_squares(const Tensor& x) {
+namespace {
+
+std::int64_t partial_sums(const Tensor& x) {
+  return (x.elements() + kElementRow - 1) / kElementRow;
+}
+
+void partial_sums_of_squares(const Tensor& x, const Tensor& partial) {
   FATHOM_CHECK(x.contiguous(), "sum_of_squares takes a contiguous tensor");
-  const std::int64_t n = x.elements(), rows = (n + kElementRow - 1) / kElementRow;
-  const Tensor partial = Tensor::empty(x.device(), {rows});
+  const std::int64_t n = x.elements(), rows = partial.elements();
   const float* p = x.ptr<float>();
   float* part = partial.ptr<float>();
   for_each_row(
@@ -212,6 +217,20 @@ double sum_of_squares(const Tensor& x) {
             row.sum(count, [&](std::int64_t i) { return p[begin + i] * p[begin + i]; });
         row.each(1, [&](std::int64_t) { part[r] = sum; });
       });
+}
+
+}  // namespace
+
+double sum_of_squares(std::span<const Tensor> tensors) {
+  std::int64_t rows = 0;
+  for (const Tensor& x : tensors) rows += partial_sums(x);
+  if (rows == 0) return 0;
+  const Tensor partial = Tensor::empty(tensors.front().device(), {rows});
+  std::int64_t at = 0;
+  for (const Tensor& x : tensors) {
+    partial_sums_of_squares(x, partial.slice_rows(at, partial_sums(x)));
+    at += partial_sums(x);
+  }
   double total = 0;
   for (float value : to_host(partial)) total += value;
   return total;

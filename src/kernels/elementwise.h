@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "core/tensor.h"
 
 namespace fathom::kernels {
@@ -50,8 +52,12 @@ void residual_forward(const Tensor& residual, const Tensor& delta, const Tensor&
 /// ddelta = dropout'(dy): the same elements survive.
 void dropout_backward(const Tensor& dy, const Dropout& dropout, const Tensor& ddelta);
 
-/// The sum of squares of all elements, in double over partial sums of 4,096 elements.
-double sum_of_squares(const Tensor& x);
+/// The sum of squares of all elements of all tensors, in double over partial sums of 4,096
+/// elements. Waits for the device once.
+double sum_of_squares(std::span<const Tensor> tensors);
+inline double sum_of_squares(const Tensor& x) {
+  return sum_of_squares({&x, 1});
+}
 
 /// y = x rounded to bf16, or widened to f32.
 void convert(const Tensor& x, const Tensor& y);

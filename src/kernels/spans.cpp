@@ -73,6 +73,19 @@ void pair_mass(const Tensor& mass, const Tensor& first, const Tensor& pairs) {
       });
 }
 
+void invert_mass(const Tensor& x, float least, float share) {
+  float* values = x.ptr<float>();
+  const std::int64_t n = x.elements();
+  for_each_row(
+      x.device(), 1, n, FATHOM_BODY(const Row& row, std::int64_t) {
+        const float sum = row.sum(n, [&](std::int64_t s) { return values[s]; });
+        row.each(n, [&](std::int64_t s) {
+          const float divisor = share > 0.0f ? sum : values[s];
+          values[s] = (share > 0.0f ? share : 1.0f) / (divisor > least ? divisor : least);
+        });
+      });
+}
+
 void span_units(const Tensor& states, const Tensor& weights, const Tensor& mass,
                 const Tensor& spans, const Tensor& unit, const Tensor& norms) {
   FATHOM_CHECK(unit.rows() == spans.rows() && unit.columns() == states.columns(), "means of ",
@@ -98,12 +111,13 @@ void span_units(const Tensor& states, const Tensor& weights, const Tensor& mass,
       });
 }
 
-void similarity_loss(const Tensor& student, const Tensor& teacher, const Tensor& mass, float scale,
-                     float slope, const Tensor& values) {
+void similarity_loss(const Tensor& student, const Tensor& teacher, const Tensor& mass,
+                     const Tensor& scale, float slope, const Tensor& values) {
   FATHOM_CHECK(student.shape() == teacher.shape() && student.rows() == mass.elements(), "cosines ",
                to_string(student.shape()), " against ", to_string(teacher.shape()));
   float *s = student.ptr<float>(), *out = values.ptr<float>();
-  const float *t = teacher.ptr<float>(), *w = mass.ptr<float>();
+  const float *t = teacher.ptr<float>(), *w = mass.ptr<float>(),
+              *factor_of_all = scale.ptr<float>();
   const std::int64_t m = student.rows();
   for_each_row(
       student.device(), m, m, FATHOM_BODY(const Row& row, std::int64_t i) {
@@ -113,10 +127,10 @@ void similarity_loss(const Tensor& student, const Tensor& teacher, const Tensor&
           const float gap = j == i ? 0.0f : mine[j] - theirs[j];
           return w[j] * gap * gap;
         });
-        row.each(1, [&](std::int64_t) { out[i] = scale * w[i] * value; });
+        row.each(1, [&](std::int64_t) { out[i] = factor_of_all[0] * w[i] * value; });
         if (slope == 0.0f) return;
         // A pair stands twice in the sum, and its square gives another factor of two.
-        const float factor = 4.0f * slope * scale * w[i];
+        const float factor = 4.0f * slope * factor_of_all[0] * w[i];
         row.each(m, [&](std::int64_t j) {
           mine[j] = j == i ? 0.0f : factor * w[j] * (mine[j] - theirs[j]);
         });

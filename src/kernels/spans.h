@@ -22,16 +22,19 @@ void span_mass(const Tensor& weights, const Tensor& spans, const Tensor& mass);
 /// sequence.
 void pair_mass(const Tensor& mass, const Tensor& first, const Tensor& pairs);
 
+/// x[s] = 1 / max(x[s], least); with a `share` above 0, share / max(sum of x, least) for every s.
+void invert_mass(const Tensor& x, float least, float share);
+
 /// The mean u_i of states [n, d] over each span, weighted: unit[i] = u_i / norms[i], with norms[i]
 /// = max(|u_i|, kCosineEps). In a span without mass all rows weigh the same.
 void span_units(const Tensor& states, const Tensor& weights, const Tensor& mass,
                 const Tensor& spans, const Tensor& unit, const Tensor& norms);
 
-/// values[i] = scale mass[i] * sum over j != i of mass[j] (student[i, j] - teacher[i, j])^2 for
+/// values[i] = scale[0] mass[i] * sum over j != i of mass[j] (student[i, j] - teacher[i, j])^2 for
 /// cosines [m, m]. If `slope` is not 0, the student's are replaced by slope times the gradient of
 /// the sum of values with respect to them, [i, j] and [j, i] together.
-void similarity_loss(const Tensor& student, const Tensor& teacher, const Tensor& mass, float scale,
-                     float slope, const Tensor& values);
+void similarity_loss(const Tensor& student, const Tensor& teacher, const Tensor& mass,
+                     const Tensor& scale, float slope, const Tensor& values);
 
 /// gradient, with respect to unit vectors, becomes that with respect to the means.
 void span_units_backward(const Tensor& unit, const Tensor& norms, const Tensor& gradient);

@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "data/batch.h"
 #include "model/parameters.h"
+#include "model/readback.h"
 #include "model/seams.h"
 
 namespace fathom::methods {
@@ -80,9 +81,12 @@ class StateLoss {
 
   /// Adds a site's terms for a micro-batch. Gradients are computed here; the tape keeps only those
   /// of the states. All tensor ranks compute the same, and the student's states are replicated.
-  virtual void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states) = 0;
+  /// What terms() tells is asked of `later`: the host does not wait here.
+  virtual void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states,
+                     model::Readback& later) = 0;
 
-  /// The terms since begin(), each site's on the rank that computed it; the same list everywhere.
+  /// The terms since begin(), once `later` has been read, each site's on the rank that computed it;
+  /// the same list everywhere.
   virtual std::vector<StateTerm> terms() const = 0;
 };
 

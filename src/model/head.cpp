@@ -94,12 +94,8 @@ std::int64_t even_chunk(std::int64_t m, std::int64_t most) {
   return std::min({(even + kUnit - 1) / kUnit * kUnit, most, m});
 }
 
-LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
-                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels,
-                   LabelLogProbs* label_log_probs) {
-  if (label_log_probs != nullptr) *label_log_probs = {};
-  kernels::TokenLoss loss = options.loss;
-  loss.teacher_cross_entropy = label_log_probs != nullptr;
+Tensor head_losses(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
+                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels) {
   const std::int64_t m = student.states.value.rows();
   if (m == 0) return {};
   Device& device = student.states.value.device();
@@ -123,13 +119,24 @@ LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss&
   for (std::int64_t begin = 0; begin < m; begin += chunk_rows) {
     const std::int64_t rows = std::min(chunk_rows, m - begin);
     const auto chunk = compute_logits(options, student, teacher, labels, begin, rows, work);
-    chunk_loss.run(loss, chunk, results.slice_rows(begin, rows), gradient);
+    chunk_loss.run(options.loss, chunk, results.slice_rows(begin, rows), gradient);
     if (gradient) accumulate_gradients(student, chunk, work.student_head, dstates, begin);
   }
   if (gradient && student.states.needs_grad()) {
     if (spread(tp)) comm::all_reduce(*tp, dstates, comm::ReduceOp::sum);
     student.states.slot->add(dstates);
   }
+  return results;
+}
+
+LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
+                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels,
+                   LabelLogProbs* label_log_probs) {
+  if (label_log_probs != nullptr) *label_log_probs = {};
+  HeadLoss asked = options;
+  asked.loss.teacher_cross_entropy = label_log_probs != nullptr;
+  const Tensor results = head_losses(tape, tp, asked, student, teacher, labels);
+  if (!results.defined()) return {};
   const std::vector<float> rows = to_host(results);
   if (label_log_probs != nullptr) *label_log_probs = take_label_log_probs(rows);
   return sum_results(rows);

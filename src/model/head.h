@@ -49,8 +49,12 @@ struct HeadLoss {
 /// summed over tokens, goes to the head's slot and, when the tape is played back, to the states.
 /// Entries beyond options.vocab, which pad a head or exist in one model only, are cut off before
 /// the softmax and get no gradient. Collective over tp, which may be null. labels are i32 [m], all
-/// supervised. `teacher.head` may be null. `label_log_probs` is filled if given; it needs a
-/// teacher.
+/// supervised. `teacher.head` may be null. Returns what kernels/loss.h says of every row, [m,
+/// kernels::kLossResults], for sum_results(); undefined for no rows. The host does not wait.
+Tensor head_losses(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
+                   const HeadInput& student, const HeadInput& teacher, const Tensor& labels);
+
+/// The same, and waits for the sums. `label_log_probs` is filled if given; it needs a teacher.
 LossSums head_loss(autograd::Tape* tape, comm::Communicator* tp, const HeadLoss& options,
                    const HeadInput& student, const HeadInput& teacher, const Tensor& labels,
                    LabelLogProbs* label_log_probs = nullptr);

@@ -52,6 +52,7 @@ void DistilWork::begin(std::vector<data::MicroBatch> batches, const data::RoleCo
   rows_.clear();
   counts_ = counts;
   step_ = step;
+  later_.clear();
   sums_ = {};
   distill_sum_ = 0;
   weight_sums_.assign(static_cast<std::size_t>(states_.vote ? states_.vote->spec().k : 0), 0.0);
@@ -124,7 +125,8 @@ void DistilWork::add_heads(const model::Pass& pass, KeyStates& states) const {
 
 void DistilWork::apply_state_losses(Tape* tape, int slot, const KeyStates& states) {
   for (const StateLosses::Placed& placed : states_.losses)
-    for (const std::size_t site : placed.sites) placed.loss->apply(tape, slot, site, states);
+    for (const std::size_t site : placed.sites)
+      placed.loss->apply(tape, slot, site, states, later_);
 }
 
 pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundle& in) {
@@ -191,28 +193,38 @@ void DistilWork::show_head_input(int slot, const Var& student, const KeyStates& 
                      : student_.project(inference, normed).value);
 }
 
+void DistilWork::add_later(data::Role role, const Tensor& results) {
+  later_.add(results, [this, role](const std::vector<float>& values) {
+    sums_[role] += model::sum_results(values);
+  });
+}
+
 // The mixture is made of states where the head only needs that, else of logits.
-model::LossSums DistilWork::vote_loss(const model::Pass& pass, int slot,
-                                      const model::HeadLoss& options,
-                                      const methods::mode::Votes& votes,
-                                      const model::HeadInput& teacher, const Tensor& labels) {
+void DistilWork::vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
+                           const methods::mode::Votes& votes, const model::HeadInput& teacher,
+                           const Tensor& labels) {
   if (vote_tap) vote_tap(slot, votes, labels);
-  const std::vector<float> weights = to_host(votes.weights.value);
-  for (std::size_t i = 0; i < weights.size(); ++i)
-    weight_sums_[i % weight_sums_.size()] += weights[i];
+  const data::Role role = batch(slot).role;
+  later_.add(votes.weights.value, [this](const std::vector<float>& weights) {
+    for (std::size_t i = 0; i < weights.size(); ++i)
+      weight_sums_[i % weight_sums_.size()] += weights[i];
+  });
   const auto k = static_cast<double>(votes.experts.size());
   if (pass.tape == nullptr || k == 1 || settings_.mode.lambda == 0)
-    return model::head_loss(pass.tape, student_.tp(), options,
-                            {mix(pass.tape, votes), &student_.head()}, teacher, labels);
+    return add_later(
+        role, model::head_losses(pass.tape, student_.tp(), options,
+                                 {mix(pass.tape, votes), &student_.head()}, teacher, labels));
   const auto tokens = static_cast<double>(counts_.total().label_tokens);
   const methods::mode::VoteLoss vote{
       .head = options,
       .distill_weight = static_cast<float>(settings_.mode.lambda / (k - 1) / tokens),
       .temperature = static_cast<float>(settings_.mode.temperature)};
-  const auto sums = methods::mode::vote_loss(pass.tape, student_.tp(), vote, votes, student_.head(),
-                                             teacher, labels);
-  distill_sum_ += sums.distill;
-  return sums.head;
+  const auto results = methods::mode::vote_losses(pass.tape, student_.tp(), vote, votes,
+                                                  student_.head(), teacher, labels);
+  add_later(role, results.task);
+  later_.add(results.distill, [this](const std::vector<float>& values) {
+    distill_sum_ += model::sum_results(values).objective;
+  });
 }
 
 std::vector<methods::StateTerm> DistilWork::vote_terms() const {
@@ -281,19 +293,16 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   model::HeadInput teacher_input;
   if (teacher_ != nullptr && batch(slot).role != data::Role::corpus)
     teacher_input = {teacher_->project(inference, teacher_rows), &teacher_->head()};
-  model::LossSums& sums = sums_[batch(slot).role];
-  if (states_.vote != nullptr) {
-    sums +=
-        vote_loss(pass, slot, options,
-                  votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
-                  teacher_input, device_rows.labels);
-    return;
-  }
+  if (states_.vote != nullptr)
+    return vote_loss(
+        pass, slot, options,
+        votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
+        teacher_input, device_rows.labels);
   const model::HeadInput student_input{student_.project(pass, student_rows), &student_.head()};
   if (settings_.row_alpha != nullptr && RowAlpha::applies(batch(slot).role))
     options.row_alpha = row_alpha(options, student_input, teacher_input, slot);
-  sums += model::head_loss(pass.tape, student_.tp(), options, student_input, teacher_input,
-                           device_rows.labels);
+  add_later(batch(slot).role, model::head_losses(pass.tape, student_.tp(), options, student_input,
+                                                 teacher_input, device_rows.labels));
 }
 
 }  // namespace fathom::train

@@ -7,6 +7,7 @@
 #include "methods/mode/vote_loss.h"
 #include "methods/state_loss.h"
 #include "model/head.h"
+#include "model/readback.h"
 #include "pipeline/executor.h"
 #include "train/config.h"
 #include "train/row_alpha.h"
@@ -95,9 +96,12 @@ class DistilWork : public pipeline::StageWork {
 
   const std::vector<data::MicroBatch>& batches() const { return batches_; }
 
-  /// Sums over this rank's micro-batches since begin(); zero except on the last stage.
+  /// Reads what was said of losses since begin(): the one time that a step waits for its device.
+  void end() { later_.read(); }
+
+  /// Sums over this rank's micro-batches up to end(); zero except on the last stage.
   const RoleSums& sums() const { return sums_; }
-  /// The vote's part of the objective and mean router weights since begin(); the same list on every
+  /// The vote's part of the objective and mean router weights up to end(); the same list on every
   /// rank, sums only on the last stage.
   std::vector<methods::StateTerm> vote_terms() const;
   /// Bytes that the tapes of the step kept, by operation: the largest of any micro-batch.
@@ -119,9 +123,10 @@ class DistilWork : public pipeline::StageWork {
                              const autograd::Var& last_normed, const RowsOf& rows_of) const;
   void show_head_input(int slot, const autograd::Var& student,
                        const methods::KeyStates& states) const;
-  model::LossSums vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
-                            const methods::mode::Votes& votes, const model::HeadInput& teacher,
-                            const Tensor& labels);
+  void vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
+                 const methods::mode::Votes& votes, const model::HeadInput& teacher,
+                 const Tensor& labels);
+  void add_later(data::Role role, const Tensor& results);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
                        const autograd::Var& student, methods::KeyStates& states);
   Tensor row_alpha(const model::HeadLoss& options, const model::HeadInput& student,
@@ -139,6 +144,7 @@ class DistilWork : public pipeline::StageWork {
   std::map<int, DeviceRows> rows_;
   data::RoleCounts counts_;
   std::uint32_t step_ = 0;
+  model::Readback later_;
   RoleSums sums_;
   double distill_sum_ = 0;           // of the vote, weighted and divided as in the objective
   std::vector<double> weight_sums_;  // of its router, by late layer

@@ -242,6 +242,7 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
   if (extension_) extension_->finish_gradients();
   reducer_->finish();
   work_->bucket_done = nullptr;
+  work_->end();
   reduce_state_terms();
   if (row_alpha_) {
     row_alpha_->finish(grid_.dp(), grid_.pp());
@@ -282,6 +283,7 @@ model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
   work_->begin(std::move(slots), data::RoleCounts(), 0);
   evaluator_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
                   false, observer);
+  work_->end();
   return reduce_sums();
 }
 

@@ -31,9 +31,10 @@ Tensor Optimizer::second_moment(const model::Parameter& parameter) const {
 }
 
 double Optimizer::gradient_norm(comm::ProcessGrid& grid) const {
-  double sum = 0;
+  std::vector<Tensor> gradients;
   for (const model::Parameter& parameter : parameters_.parameters())
-    if (parameter.trainable() && parameter.owned) sum += kernels::sum_of_squares(parameter.grad());
+    if (parameter.trainable() && parameter.owned) gradients.push_back(parameter.grad());
+  double sum = kernels::sum_of_squares(gradients);
   grid.tp().all_reduce(&sum, 1, comm::ReduceOp::sum);
   grid.pp().all_reduce(&sum, 1, comm::ReduceOp::sum);
   return std::sqrt(sum);

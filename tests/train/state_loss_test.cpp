@@ -51,7 +51,8 @@ class GapLoss : public methods::StateLoss {
     tokens_ = static_cast<double>(tokens);
   }
 
-  void apply(autograd::Tape* tape, int, std::size_t site, const KeyStates& states) override {
+  void apply(autograd::Tape* tape, int, std::size_t site, const KeyStates& states,
+             model::Readback&) override {
     std::vector<autograd::Var> students;
     std::vector<float> goal;
     for (const KeyState key : sites_[site].states) {
@@ -156,7 +157,7 @@ class StateLossGrid : public ::testing::TestWithParam<comm::GridShape> {
     delete files_;
   }
   static std::vector<Point> run(comm::Communicator& world, const TrainConfig& config) {
-    const auto device = make_cpu_device(std::size_t{1} << 28);
+    const auto device = test::make_device(std::size_t{1} << 28);
     const data::Dataset set(
         std::make_shared<const data::TokenFile>(data::TokenFile::open(*files_ / "tokens.h5")), 64,
         data::Overlong::refuse);

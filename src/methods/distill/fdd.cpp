@@ -135,8 +135,8 @@ FddSums& FddSums::operator+=(const FddSums& other) {
   return *this;
 }
 
-FddSums fdd_loss(Tape* tape, comm::Communicator* tp, const FddOptions& options,
-                 const KeyLayerStates& student, const KeyLayerStates& teacher) {
+Tensor fdd_losses(Tape* tape, comm::Communicator* tp, const FddOptions& options,
+                  const KeyLayerStates& student, const KeyLayerStates& teacher) {
   check(options, student, teacher);
   const std::int64_t n = student.states[0].value.rows();
   if (n == 0) return {};
@@ -156,13 +156,23 @@ FddSums fdd_loss(Tape* tape, comm::Communicator* tp, const FddOptions& options,
       dynamics.run(begin, std::min(chunk_rows, n - begin), results, gradient, dstates);
   }
   hand_on(tape, tp, student, dstates);
-  FddSums sums{.tokens = n};
-  const std::vector<float> values = to_host(results);
-  for (std::size_t at = 0; at < values.size(); at += kernels::kDynamicsResults) {
-    sums.trajectory += values[at + kernels::kTrajectory];
-    sums.derivative += values[at + kernels::kDerivative];
+  return results;
+}
+
+FddSums sum_dynamics(const std::vector<float>& results) {
+  FddSums sums;
+  for (std::size_t at = 0; at < results.size(); at += kernels::kDynamicsResults) {
+    sums.trajectory += results[at + kernels::kTrajectory];
+    sums.derivative += results[at + kernels::kDerivative];
+    ++sums.tokens;
   }
   return sums;
+}
+
+FddSums fdd_loss(Tape* tape, comm::Communicator* tp, const FddOptions& options,
+                 const KeyLayerStates& student, const KeyLayerStates& teacher) {
+  const Tensor results = fdd_losses(tape, tp, options, student, teacher);
+  return results.defined() ? sum_dynamics(to_host(results)) : FddSums();
 }
 
 }  // namespace fathom::methods::distill

@@ -37,10 +37,18 @@ struct FddSums {
 /// the key layers follow the teacher's, and so do their changes from one key layer to the next. All
 /// rows count, the prompt's as well. With a tape, the gradient goes to the head's slot at once and
 /// to the student's states when the tape is played back. Collective over tp, which may be null.
-/// Throws Error(config) for a derivative of a single key layer.
+/// Throws Error(config) for a derivative of a single key layer. Returns the terms of every row, [n,
+/// kernels::kDynamicsResults], for sum_dynamics(); undefined for no rows. The host does not wait.
 ///
 /// Cost: the head's GEMM 2 K times, and with gradients 2 K times more; entries are read three
 /// times.
+Tensor fdd_losses(autograd::Tape* tape, comm::Communicator* tp, const FddOptions& options,
+                  const KeyLayerStates& student, const KeyLayerStates& teacher);
+
+/// Sums of such results in row-major order.
+FddSums sum_dynamics(const std::vector<float>& results);
+
+/// The same, and waits for the sums.
 FddSums fdd_loss(autograd::Tape* tape, comm::Communicator* tp, const FddOptions& options,
                  const KeyLayerStates& student, const KeyLayerStates& teacher);
 

@@ -23,7 +23,8 @@ void FddLoss::begin(const std::vector<data::MicroBatch>& batches) {
   tokens_ = static_cast<double>(tokens);
 }
 
-void FddLoss::apply(autograd::Tape* tape, int slot, std::size_t, const KeyStates& states) {
+void FddLoss::apply(autograd::Tape* tape, int slot, std::size_t, const KeyStates& states,
+                    model::Readback& later) {
   if (!counts_.at(static_cast<std::size_t>(slot))) return;
   KeyLayerStates student{.states = {}, .head = states.student_head.matrix};
   KeyLayerStates teacher{.states = {}, .head = states.teacher_head.matrix};
@@ -42,7 +43,8 @@ void FddLoss::apply(autograd::Tape* tape, int slot, std::size_t, const KeyStates
   options.loss.temperature = settings_.temperature;
   options.vocab = states.student_head.vocab;
   options.chunk_rows = settings_.chunk_rows;
-  sums_ += fdd_loss(tape, states.student_head.tp, options, student, teacher);
+  later.add(fdd_losses(tape, states.student_head.tp, options, student, teacher),
+            [this](const std::vector<float>& results) { sums_ += sum_dynamics(results); });
 }
 
 std::vector<StateTerm> FddLoss::terms() const {

@@ -24,7 +24,8 @@ class FddLoss : public StateLoss {
 
   std::vector<Site> sites() const override;
   void begin(const std::vector<data::MicroBatch>& batches) override;
-  void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states) override;
+  void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states,
+             model::Readback& later) override;
   std::vector<StateTerm> terms() const override;
 
  private:

@@ -181,8 +181,9 @@ void hand_on(comm::Communicator* tp, const Votes& votes, const Gradients& gradie
 
 }  // namespace
 
-VoteSums vote_loss(Tape* tape, comm::Communicator* tp, const VoteLoss& options, const Votes& votes,
-                   const Var& head, const model::HeadInput& teacher, const Tensor& labels) {
+VoteResults vote_losses(Tape* tape, comm::Communicator* tp, const VoteLoss& options,
+                        const Votes& votes, const Var& head, const model::HeadInput& teacher,
+                        const Tensor& labels) {
   const auto k = static_cast<std::int64_t>(votes.experts.size());
   FATHOM_CHECK(k > 1 && votes.weights.value.columns() == k, k, " late layers with weights ",
                to_string(votes.weights.value.shape()));
@@ -201,7 +202,15 @@ VoteSums vote_loss(Tape* tape, comm::Communicator* tp, const VoteLoss& options, 
                  gradients);
   }
   hand_on(tp, votes, gradients);
-  return {model::sum_results(to_host(task)), model::sum_results(to_host(distill)).objective};
+  return {task, distill};
+}
+
+VoteSums vote_loss(Tape* tape, comm::Communicator* tp, const VoteLoss& options, const Votes& votes,
+                   const Var& head, const model::HeadInput& teacher, const Tensor& labels) {
+  const VoteResults results = vote_losses(tape, tp, options, votes, head, teacher, labels);
+  if (!results.task.defined()) return {};
+  return {model::sum_results(to_host(results.task)),
+          model::sum_results(to_host(results.distill)).objective};
 }
 
 }  // namespace fathom::methods::mode

@@ -11,6 +11,12 @@ struct VoteLoss {
   float temperature = 1;     ///< of the distillation
 };
 
+/// What kernels/loss.h says of every row; undefined for no rows.
+struct VoteResults {
+  Tensor task;     ///< [m, kernels::kLossResults]
+  Tensor distill;  ///< [(k - 1) m, kernels::kLossResults]: of each layer but the last
+};
+
 struct VoteSums {
   model::LossSums head;
   double distill = 0;  ///< weighted, as it enters the objective
@@ -26,7 +32,12 @@ struct VoteSums {
 /// as in model::head_loss, `teacher` being another model. Needs two late layers or more.
 ///
 /// Cost: the head's GEMM k times, and with gradients k times for the states and k times for a head
-/// that is trained; the head is read once for the k layers of a chunk.
+/// that is trained; the head is read once for the k layers of a chunk. The host does not wait.
+VoteResults vote_losses(autograd::Tape* tape, comm::Communicator* tp, const VoteLoss& options,
+                        const Votes& votes, const autograd::Var& head,
+                        const model::HeadInput& teacher, const Tensor& labels);
+
+/// The same, and waits for the sums.
 VoteSums vote_loss(autograd::Tape* tape, comm::Communicator* tp, const VoteLoss& options,
                    const Votes& votes, const autograd::Var& head, const model::HeadInput& teacher,
                    const Tensor& labels);

@@ -17,7 +17,7 @@ using kernels::Trans;
 namespace {
 
 // Pair weights below this in sum are as good as none: one span has all the mass.
-constexpr double kLeastPairMass = 1e-5;
+constexpr float kLeastPairMass = 1e-5f;
 
 // The alignment of one micro-batch, sample by sample: each GEMM has the shape that its sample gives
 // it, and the workspace is one sample's.
@@ -33,23 +33,24 @@ class Alignment {
     teacher_weights_ = span_weights(spans, teacher);
   }
 
-  // Sum of the structural terms; their gradient is added to dstudent if that is defined.
-  double structural() {
+  // The structural terms; their gradient is added to dstudent if that is defined.
+  Tensor structural() {
     student_weights_ = span_weights(spans_, student_, 2);
-    const std::vector<double> scales = pair_scales();
+    const Tensor scales = pair_scales();
     const Tensor values = Tensor::zeros(student_.device(), {spans_.spans()});
     for (std::size_t s = 0; s < spans_.samples().size(); ++s)
       if (spans_.samples()[s].spans >= 2)
-        structural_sample(spans_.samples()[s], static_cast<float>(scales[s]), values);
-    return sum(values);
+        structural_sample(spans_.samples()[s], scales.slice_rows(static_cast<std::int64_t>(s), 1),
+                          values);
+    return values;
   }
 
-  // Sum of the hidden terms, likewise; also adds to the projector's slots if `train`.
-  double hidden(const Projector& projector, bool train) {
+  // The hidden terms, likewise; also adds to the projector's slots if `train`.
+  Tensor hidden(const Projector& projector, bool train) {
     const Tensor values = Tensor::empty(student_.device(), {spans_.covered_rows()});
     for (const LevelSpans::Sample& sample : spans_.samples())
       if (sample.covered_rows > 0) hidden_sample(sample, projector, train, values);
-    return sum(values);
+    return values;
   }
 
  private:
@@ -74,24 +75,21 @@ class Alignment {
 
   // What each sample's weighted squares are multiplied by, so that the sum over samples divided by
   // their number is the term.
-  std::vector<double> pair_scales() const {
-    const std::size_t samples = spans_.samples().size();
-    if (options_.normalise == PairNormalisation::none) return std::vector<double>(samples, 1.0);
-    const Tensor device_pairs =
-        Tensor::empty(student_.device(), {static_cast<std::int64_t>(samples)});
-    kernels::pair_mass(teacher_weights_.mass, spans_.offsets(), device_pairs);
-    const std::vector<float> pairs = to_host(device_pairs);
-    const double total = std::accumulate(pairs.begin(), pairs.end(), 0.0);
-    const auto all = static_cast<double>(spans_.list().dsa_samples());
-    std::vector<double> scales;
-    for (const float pair : pairs)
-      scales.push_back(options_.normalise == PairNormalisation::batch
-                           ? all / std::max(total, kLeastPairMass)
-                           : 1.0 / std::max<double>(pair, kLeastPairMass));
+  Tensor pair_scales() const {
+    const auto samples = static_cast<std::int64_t>(spans_.samples().size());
+    const Tensor scales = Tensor::empty(student_.device(), {samples});
+    if (options_.normalise == PairNormalisation::none) {
+      kernels::fill(scales, 1.0f);
+      return scales;
+    }
+    kernels::pair_mass(teacher_weights_.mass, spans_.offsets(), scales);
+    const bool batch = options_.normalise == PairNormalisation::batch;
+    kernels::invert_mass(scales, kLeastPairMass,
+                         batch ? static_cast<float>(spans_.list().dsa_samples()) : 0.0f);
     return scales;
   }
 
-  void structural_sample(const LevelSpans::Sample& sample, float scale,
+  void structural_sample(const LevelSpans::Sample& sample, const Tensor& scale,
                          const Tensor& values) const {
     const Tensor teacher_cosines = compare(sample, teacher_, teacher_weights_).cosines;
     const Units own = compare(sample, student_, student_weights_);
@@ -140,11 +138,6 @@ class Alignment {
     return spans_.covered().slice_rows(sample.covered, sample.covered_rows);
   }
 
-  static double sum(const Tensor& values) {
-    const std::vector<float> host = to_host(values);
-    return std::accumulate(host.begin(), host.end(), 0.0);
-  }
-
   const AlignOptions& options_;
   const LevelSpans& spans_;
   const Tensor &student_, &teacher_, &dstudent_;
@@ -176,21 +169,34 @@ SpanWeights span_weights(const LevelSpans& spans, const Tensor& states, std::int
   return weights;
 }
 
-AlignSums align(Tape* tape, const AlignOptions& options, const LevelSpans& spans,
-                const Var& student, const Tensor& teacher, const Projector& projector) {
-  AlignSums sums;
-  if (options.dsa_weight != 0) sums.dsa_samples = spans.list().dsa_samples();
-  if (options.hid_weight != 0) sums.hid_samples = spans.list().hid_samples();
-  if (sums.dsa_samples == 0 && sums.hid_samples == 0) return sums;
+AlignResults align_states(Tape* tape, const AlignOptions& options, const LevelSpans& spans,
+                          const Var& student, const Tensor& teacher, const Projector& projector) {
+  AlignResults results;
+  if (options.dsa_weight != 0) results.dsa_samples = spans.list().dsa_samples();
+  if (options.hid_weight != 0) results.hid_samples = spans.list().hid_samples();
+  if (results.dsa_samples == 0 && results.hid_samples == 0) return results;
   const bool gradient = tape != nullptr && student.needs_grad();
   const Tensor dstudent =
       gradient ? Tensor::zeros(student.value.device(), student.value.shape()) : Tensor();
   Alignment alignment(options, spans, student.value, teacher, dstudent);
-  if (sums.dsa_samples > 0) sums.dsa = alignment.structural();
-  if (sums.hid_samples > 0) sums.hid = alignment.hidden(projector, tape != nullptr);
+  if (results.dsa_samples > 0) results.dsa = alignment.structural();
+  if (results.hid_samples > 0) results.hid = alignment.hidden(projector, tape != nullptr);
   if (gradient)
     tape->record("mta", {dstudent}, [dstudent, slot = student.slot] { slot->add(dstudent); });
-  return sums;
+  return results;
+}
+
+double total(const std::vector<float>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+AlignSums align(Tape* tape, const AlignOptions& options, const LevelSpans& spans,
+                const Var& student, const Tensor& teacher, const Projector& projector) {
+  const AlignResults results = align_states(tape, options, spans, student, teacher, projector);
+  const auto sum = [](const Tensor& values) {
+    return values.defined() ? total(to_host(values)) : 0.0;
+  };
+  return {sum(results.dsa), sum(results.hid), results.dsa_samples, results.hid_samples};
 }
 
 }  // namespace fathom::methods::mta

@@ -41,6 +41,13 @@ struct AlignOptions {
   float dsa_weight = 0, hid_weight = 0;
 };
 
+/// The terms of spans (dsa) and of rows in spans (hid), whose sums are those of AlignSums;
+/// undefined where no sample contributes.
+struct AlignResults {
+  Tensor dsa, hid;
+  std::int64_t dsa_samples = 0, hid_samples = 0;
+};
+
 /// Sums over samples. A sample with fewer than two spans adds nothing to dsa, one without spans
 /// nothing to hid.
 struct AlignSums {
@@ -55,13 +62,21 @@ struct AlignSums {
 /// d_S], which it adds to the student's slot when it is played back. Not collective: tensor ranks
 /// that hold the same states compute the same, and neither their sums nor their gradients are to be
 /// added up. A sample's result does not depend on what else is in the micro-batch, bit for bit
-/// (except under PairNormalisation::batch).
+/// (except under PairNormalisation::batch). The host does not wait.
 ///
 /// Cost for a sample of L tokens, m spans and r rows in spans, in multiply-adds: importance L^2
 /// (d_S + d_T); dsa m^2 (2 d_S + d_T); hid r d_S d_T, and 3 r d_S d_T with gradients. Of words, m
 /// and r are about L: against the 36 L d_S^2 of a student block's training, hid with d_T = d_S adds
 /// a twelfth of one block for each key layer. Workspace, freed on return, is one sample's: L^2 + 2
 /// m^2 + m (2 d_S + d_T) or r (d_S + d_T) floats, whichever is largest.
+AlignResults align_states(autograd::Tape* tape, const AlignOptions& options,
+                          const LevelSpans& spans, const autograd::Var& student,
+                          const Tensor& teacher, const Projector& projector);
+
+/// The sum of such a result's values.
+double total(const std::vector<float>& values);
+
+/// The same, and waits for the sums.
 AlignSums align(autograd::Tape* tape, const AlignOptions& options, const LevelSpans& spans,
                 const autograd::Var& student, const Tensor& teacher, const Projector& projector);
 

@@ -109,7 +109,8 @@ void MtaLoss::begin(const std::vector<data::MicroBatch>& batches) {
   phrases_ = {counts[2], counts[3]};
 }
 
-void MtaLoss::apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states) {
+void MtaLoss::apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states,
+                    model::Readback& later) {
   const Spans& spans = spans_.at(static_cast<std::size_t>(slot));
   const auto& level = settings_.levels[site] == Level::words ? spans.words : spans.phrases;
   if (!level || level->spans() == 0) return;
@@ -119,8 +120,13 @@ void MtaLoss::apply(autograd::Tape* tape, int slot, std::size_t site, const KeyS
                              .dsa_weight = share(settings_.dsa_weight, count.dsa, layers),
                              .hid_weight = share(settings_.hid_weight, count.hid, layers)};
   const KeyLayer& pair = settings_.layers[site];
-  sums_[site] += align(tape, options, *level, states.student(pair.student),
-                       states.teacher(pair.teacher), projectors_[site]);
+  const AlignResults results = align_states(tape, options, *level, states.student(pair.student),
+                                            states.teacher(pair.teacher), projectors_[site]);
+  AlignSums& sums = sums_[site];
+  sums.dsa_samples += results.dsa_samples;
+  sums.hid_samples += results.hid_samples;
+  later.add(results.dsa, [&sums](const auto& values) { sums.dsa += total(values); });
+  later.add(results.hid, [&sums](const auto& values) { sums.hid += total(values); });
 }
 
 std::vector<StateTerm> MtaLoss::terms() const {

@@ -46,7 +46,8 @@ class MtaLoss : public StateLoss {
   void declare(const std::vector<std::size_t>& sites, bool owned,
                model::ParameterSet& parameters) override;
   void begin(const std::vector<data::MicroBatch>& batches) override;
-  void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states) override;
+  void apply(autograd::Tape* tape, int slot, std::size_t site, const KeyStates& states,
+             model::Readback& later) override;
   std::vector<StateTerm> terms() const override;
 
  private:
