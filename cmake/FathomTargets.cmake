@@ -17,6 +17,9 @@ function(fathom_library name)
   target_link_libraries(${name} PUBLIC fathom_flags ${arg_LINK})
 endfunction()
 
+set(FATHOM_TEST_MPIRUN ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none
+  --mca pml ob1 --mca btl self,vader --mca btl_vader_eager_limit 64)
+
 # fathom_test(name SOURCES x_test.cpp LINK lib ... [RANKS 2 4 ...] [THREADS n])
 # Without RANKS the binary runs alone. With RANKS it gets the main of tests/mpi_main.cpp and runs once
 # per count under mpirun, with a 64-byte eager limit so that an unmatched send hangs here and not on a
@@ -39,9 +42,7 @@ function(fathom_test name)
     target_link_libraries(${name} PRIVATE GTest::gtest fathom_comm)
     foreach(ranks ${arg_RANKS})
       add_test(NAME ${name}_np${ranks}
-        COMMAND ${MPIEXEC_EXECUTABLE} --allow-run-as-root --oversubscribe --bind-to none
-          --mca pml ob1 --mca btl self,vader --mca btl_vader_eager_limit 64
-          -x FATHOM_TEST_RANKS=${ranks} -x OMP_NUM_THREADS=${arg_THREADS}
+        COMMAND ${FATHOM_TEST_MPIRUN} -x FATHOM_TEST_RANKS=${ranks} -x OMP_NUM_THREADS=${arg_THREADS}
           -np ${ranks} $<TARGET_FILE:${name}>)
       set_tests_properties(${name}_np${ranks} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS mpi)
     endforeach()
@@ -50,5 +51,41 @@ function(fathom_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT}
       ENVIRONMENT "OMP_NUM_THREADS=${arg_THREADS}")
+  endif()
+endfunction()
+
+# fathom_sim_test(test [RANKS 2 4 ...] [FILTER Suite.*:-Suite.Slow] [STREAMS lazy])
+# Runs the binary of a fathom_test() once more, as sim_<test>, on the library that stands in for a GPU
+# (src/gpu/sim), where that is built: the tests of FILTER, with streams that do nothing before someone
+# waits for it where STREAMS is lazy.
+function(fathom_sim_test test)
+  if(NOT TARGET fathom_kernels_sim)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "FILTER;STREAMS;TIMEOUT" "RANKS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  set(environment LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fathom_kernels_sim> OMP_NUM_THREADS=1)
+  set(suffix "")
+  if(arg_FILTER)
+    list(APPEND environment "GTEST_FILTER=${arg_FILTER}")
+  endif()
+  if(arg_STREAMS)
+    list(APPEND environment FATHOM_SIM_STREAMS=${arg_STREAMS})
+    set(suffix _${arg_STREAMS})
+  endif()
+  if(arg_RANKS)
+    foreach(ranks ${arg_RANKS})
+      set(name sim_${test}_np${ranks}${suffix})
+      add_test(NAME ${name} COMMAND ${FATHOM_TEST_MPIRUN} -x FATHOM_TEST_RANKS=${ranks}
+        -np ${ranks} $<TARGET_FILE:${test}>)
+      set_tests_properties(${name} PROPERTIES LABELS "mpi;sim")
+      set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${environment}")
+    endforeach()
+  else()
+    set(name sim_${test}${suffix})
+    add_test(NAME ${name} COMMAND ${test})
+    set_tests_properties(${name} PROPERTIES LABELS sim TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${environment}")
   endif()
 endfunction()
