@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "kernels/range.h"
+
 namespace fathom::pipeline {
 
 using autograd::GradSlot;
@@ -67,6 +69,7 @@ void Executor::run(const Schedule& schedule, StageWork& work, bool train,
 }
 
 void Executor::execute(const Action& action, StageWork& work, InFlight& state, bool train) {
+  const kernels::Range range(to_string(action.kind));
   const int mb = action.micro_batch;
   switch (action.kind) {
     case ActionKind::recv_bundle:

@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include "core/parameter_names.h"
+#include "kernels/range.h"
 #include "methods/adapters/extension.h"
 #include "methods/adapters/parameter_names.h"
 #include "train/adapter_folder.h"
@@ -222,6 +223,7 @@ void Engine::weights_changed() {
 }
 
 void Engine::update(double lr, double gradient_scale) {
+  const kernels::Range range("update");
   optimizer_->step(lr, gradient_scale);
   weights_changed();
 }
@@ -240,7 +242,10 @@ model::LossSums Engine::forward_backward(std::vector<data::MicroBatch> slots,
       pipeline::schedule_1f1b(grid_.place().pp, grid_.shape().pp, count, first_trainable_), *work_,
       true, observer);
   if (extension_) extension_->finish_gradients();
-  reducer_->finish();
+  {
+    const kernels::Range range("reduce");
+    reducer_->finish();
+  }
   work_->bucket_done = nullptr;
   work_->end();
   reduce_state_terms();
