@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <thread>
 
+#include "comm/device_choice.h"
 #include "core/log.h"
 #include "core/stop_signal.h"
 #include "kernels/threads.h"
@@ -87,7 +88,7 @@ std::string device_text(int index, kernels::Precision precision) {
 
 std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceRequest& request) {
   const int threads = choose_threads(session, request.threads);
-  const int index = kernels::device_count() == 0 ? 0 : session.node().rank();
+  const int index = comm::choose_device(session.world(), session.node(), session.host());
   RankPlace place = find_place(session.world().rank(), session.host(), threads);
   place.device = device_text(index, request.precision);
   std::vector<RankPlace> places;

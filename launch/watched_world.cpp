@@ -24,17 +24,18 @@ comm::Watchdog::Place watched_place(comm::MpiSession& session,
 
 }  // namespace
 
-WatchedWorld::WatchedWorld(comm::MpiSession& session, double seconds,
+WatchedWorld::WatchedWorld(comm::MpiSession& session, const Device& device, double seconds,
                            const std::filesystem::path& folder)
     : session_(session) {
   if (seconds == 0) return;
   watchdog_.emplace(watched_place(session, folder), comm::Watchdog::Seconds(seconds),
                     [&session] { session.abort(exit_code(ErrorKind::comm)); });
+  watchdog_->watch_device(device);
   if (session.world().size() > 1) watched_ = comm::watch(session.world(), *watchdog_);
 }
 
-WatchedWorld watch_calls(comm::MpiSession& session, double seconds) {
-  return WatchedWorld(session, session.world().size() > 1 ? seconds : 0, ".");
+WatchedWorld watch_calls(comm::MpiSession& session, const Device& device, double seconds) {
+  return WatchedWorld(session, device, session.world().size() > 1 ? seconds : 0, ".");
 }
 
 }  // namespace fathom::launch

@@ -14,8 +14,10 @@ namespace fathom::launch {
 class WatchedWorld {
  public:
   /// Reports of a hang go to `folder`/hang/<start of the command>, which is made when there is one.
-  /// 0 seconds: nobody watches. Collective over the session, which must outlive it.
-  WatchedWorld(comm::MpiSession& session, double seconds, const std::filesystem::path& folder);
+  /// 0 seconds: nobody watches. Collective over the session, which must outlive it, as must the
+  /// device, for which a rank may wait as well.
+  WatchedWorld(comm::MpiSession& session, const Device& device, double seconds,
+               const std::filesystem::path& folder);
 
   comm::Communicator& world() { return watched_ ? *watched_ : session_.world(); }
   comm::Watchdog* watchdog() { return watchdog_ ? &*watchdog_ : nullptr; }
@@ -28,6 +30,6 @@ class WatchedWorld {
 
 /// The same for a command that says nothing of its own progress: only its calls to other ranks are
 /// known, so that a rank that is alone is not watched. Reports go to ./hang.
-WatchedWorld watch_calls(comm::MpiSession& session, double seconds);
+WatchedWorld watch_calls(comm::MpiSession& session, const Device& device, double seconds);
 
 }  // namespace fathom::launch

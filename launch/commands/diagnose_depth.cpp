@@ -63,7 +63,8 @@ int diagnose(comm::MpiSession& session, const options::DiagnoseDepthRequest& req
              const SourcePlan& source) {
   const auto device = open_device(session, {.threads = request.ranks.threads});
   comm::ProcessGrid grid(session.world(),
-                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
+                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp},
+                         *device);
   const model::ModelSpec& model = source.plan.student;
   const bool first = session.world().rank() == 0;
   const auto set =

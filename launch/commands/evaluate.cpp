@@ -54,9 +54,10 @@ json score_records(train::Engine& engine, const options::EvaluateRequest& reques
 int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
              const EvaluationPlan& plan) {
   const auto device = open_device(session, {.threads = request.ranks.threads});
-  WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
+  WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(),
-                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp});
+                         {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp},
+                         *device);
   const bool first = session.world().rank() == 0;
   std::unique_ptr<data::Dataset> set;
   if (!request.data.empty())

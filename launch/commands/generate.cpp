@@ -124,9 +124,9 @@ void compare_with_all_layers(train::Engine& engine, generate::GeneratorOptions o
 int run(comm::MpiSession& session, const options::GenerateRequest& request,
         const SourcePlan& source) {
   const auto device = open_device(session, {.threads = request.ranks.threads});
-  WatchedWorld watched = watch_calls(session, request.ranks.watchdog_seconds);
-  comm::ProcessGrid grid(watched.world(),
-                         {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp});
+  WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(), {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp},
+                         *device);
   const auto tokenizer = data::Tokenizer::load(source.tokenizer);
   require(tokenizer->vocab_size() <= source.plan.student.vocab, ErrorKind::data,
           source.tokenizer.string(), ": ", tokenizer->vocab_size(), " ids for a model of ",

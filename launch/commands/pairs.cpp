@@ -87,8 +87,9 @@ void write(const std::filesystem::path& path, const std::vector<AnsweredPrompt>&
 int run(comm::MpiSession& session, const Plan& plan) {
   const options::Ranks& ranks = plan.request.ranks;
   const auto device = open_device(session, {.threads = ranks.threads});
-  WatchedWorld watched = watch_calls(session, ranks.watchdog_seconds);
-  comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp});
+  WatchedWorld watched = watch_calls(session, *device, ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp},
+                         *device);
   const bool first = session.world().rank() == 0;
   // Only the prompts are used: a long response does not matter.
   const auto prompts = train::open_dataset(

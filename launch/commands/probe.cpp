@@ -75,8 +75,8 @@ int probe(comm::MpiSession& session, const options::ProbeRequest& request,
   const train::TrainConfig& config = request.config;
   const auto device =
       open_device(session, {.threads = config.run.threads, .precision = config.run.precision});
-  comm::ProcessGrid grid(session.world(),
-                         {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::ProcessGrid grid(
+      session.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
   const bool train = request.gradients || request.steps > 0;
   train::Engine engine(*device, grid, config, plan, train);
   engine.load_initial_weights();

@@ -27,9 +27,9 @@ int train(comm::MpiSession& session, const train::TrainConfig& config, bool memo
                                             .limit_bytes = bytes_of(config.run.memory_limit_gib),
                                             .precision = config.run.precision,
                                             .show = true});
-  WatchedWorld watched(session, config.run.watchdog_seconds, config.run.dir);
-  comm::ProcessGrid grid(watched.world(),
-                         {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  WatchedWorld watched(session, *device, config.run.watchdog_seconds, config.run.dir);
+  comm::ProcessGrid grid(
+      watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
   train::TrainerHooks hooks;
   hooks.config_text = options::to_text(config);
   hooks.watchdog = watched.watchdog();

@@ -38,7 +38,7 @@ DepthSums look(comm::Communicator& world, const std::string& name, const comm::G
   const auto expected = nlohmann::json::parse(std::ifstream(folder + "/expected.json"));
   const TrainConfig config = golden::config(expected.at("options"), shape);
   const auto device = test::make_device(std::size_t{1} << 28);
-  comm::ProcessGrid grid(world, shape);
+  comm::ProcessGrid grid(world, shape, *device);
   train::Engine engine(*device, grid, config, train::make_engine_plan(config), false);
   golden::load(engine, config, folder);
   const auto batch = train::read_padded_batch(config.model.path + "/inputs.safetensors");

@@ -39,7 +39,7 @@ inline std::filesystem::path train(const std::filesystem::path& folder, const st
   change(config);
   const auto device = test::make_test_device(std::size_t{1} << 28);
   const auto self = comm::self_communicator();
-  comm::ProcessGrid grid(*self, {});
+  comm::ProcessGrid grid(*self, {}, *device);
   train::Trainer(*device, grid, config, train::make_engine_plan(config), {}).run();
   return folder / name / "step_00000005";
 }

@@ -83,7 +83,7 @@ class TunedExits : public ::testing::TestWithParam<Case> {
     config.adapter.spec.prefix = config.adapter.spec.suffix = 2;
     if (GetParam().kind == Kind::none)
       config.moc = {.enabled = true, .rank = 4, .alpha = 0.6, .top_k = 2};
-    grid_ = std::make_unique<comm::ProcessGrid>(test::world(), GetParam().grid);
+    grid_ = std::make_unique<comm::ProcessGrid>(test::world(), GetParam().grid, *device_);
     engine_ = std::make_unique<train::Engine>(*device_, *grid_, config,
                                               train::make_engine_plan(config), false);
     engine_->load_initial_weights();

@@ -20,7 +20,7 @@ namespace golden = train::mode_golden;
 struct Decoding {
   Decoding(const std::string& name, Device& device, comm::Communicator& world,
            const comm::GridShape& shape, float scale)
-      : grid(world, shape) {
+      : grid(world, shape, device) {
     const std::string folder = test::golden("methods/" + name);
     nlohmann::json expected;
     std::ifstream(folder + "/expected.json") >> expected;

@@ -14,7 +14,7 @@ namespace fathom::test {
 struct LoadedModel {
   LoadedModel(const std::string& folder, Device& device, comm::Communicator& world,
               const comm::GridShape& shape)
-      : grid(world, shape) {
+      : grid(world, shape, device) {
     const model::ModelSpec spec = train::read_model_spec(folder);
     model::StagePlan plan;
     plan.first_layer = spec.layers * grid.place().pp / shape.pp;

@@ -35,7 +35,7 @@ class VotedTokens : public ::testing::TestWithParam<Case> {
   VotedTokens()
       : folder_(test::golden("methods/" + GetParam().name)),
         device_(test::make_device(std::size_t{1} << 28)),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     nlohmann::json expected;
     std::ifstream(folder_ + "/expected.json") >> expected;
     const train::TrainConfig config = golden::config(expected.at("options"), GetParam().grid);

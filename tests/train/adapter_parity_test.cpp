@@ -102,7 +102,7 @@ class AdapterParity : public testing::TestWithParam<Case> {
         control_(GetParam().adapter == "control"),
         case_(folder_of(model_, GetParam().adapter)),
         device_(test::make_device(std::size_t{1} << 30)),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     config_.model.path = model_;
     if (control_) {
       config_.adapter.spec.kind = Kind::parallel_control;

@@ -110,7 +110,7 @@ class Elastic : public ::testing::TestWithParam<Variant> {
                     int steps, Tensors& held) {
     const TrainConfig config = Elastic::config(run, shape, steps);
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(world, shape);
+    comm::ProcessGrid grid(world, shape, *device);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     for (int replica = 0; replica < shape.dp && steps > kStepsOnAGrid; ++replica) {
       const Tensors found = tensors_of(trainer.engine(), replica);

@@ -76,7 +76,7 @@ class FootprintOf : public ::testing::TestWithParam<Case> {
   // Full micro-batches of records as long as the context.
   static double kept_bytes(const TrainConfig& config, const EnginePlan& plan) {
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(test::world(), {});
+    comm::ProcessGrid grid(test::world(), {}, *device);
     Engine engine(*device, grid, config, plan, true);
     engine.load_initial_weights();
     data::MicroBatch batch;

@@ -63,7 +63,8 @@ struct Trained {
 inline Trained train(comm::Communicator& world, Device& device, const TrainConfig& config,
                      const std::function<void(Engine&)>& prepare,
                      const std::vector<data::MicroBatch>& all) {
-  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp},
+                         device);
   Engine engine(device, grid, config, make_engine_plan(config), true);
   engine.load_initial_weights();
   prepare(engine);

@@ -63,7 +63,7 @@ class Training {
   // The first `prompt` tokens of each sequence are not supervised.
   Training(comm::Communicator& world, const TrainConfig& config, std::int64_t prompt = 0)
       : device_(make_test_device()),
-        grid_(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}),
+        grid_(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device_),
         engine_(*device_, grid_, config, make_engine_plan(config), true),
         batch_(read_padded_batch(config.model.path + "/inputs.safetensors")) {
     engine_.load_initial_weights();

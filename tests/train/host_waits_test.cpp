@@ -95,7 +95,7 @@ class HostWaits : public ::testing::TestWithParam<Case> {
     if (config.loss.kd_weight > 0) config.teacher.path = model;
     const auto device = make_counted_device();
     const auto world = comm::self_communicator();
-    comm::ProcessGrid grid(*world, {});
+    comm::ProcessGrid grid(*world, {}, *device);
     const EnginePlan plan = make_engine_plan(config);
     Engine engine(*device, grid, config, plan, true,
                   make_state_losses(*device, grid, config, plan, spans_of));

@@ -84,7 +84,8 @@ Point take_step(Engine& engine, const TrainConfig& config, const Batches& batche
 
 Curve train(comm::Communicator& world, const TrainConfig& config, const Batches& batches,
             Device& device, int steps = kSteps) {
-  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp},
+                         device);
   Engine engine(device, grid, config, make_engine_plan(config), true);
   engine.load_initial_weights();
   Curve curve;

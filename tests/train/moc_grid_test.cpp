@@ -110,7 +110,7 @@ TEST_P(MocGrid, TheBalanceHasItsOwnDenominator) {
 }
 
 TEST_P(MocGrid, AFreshOneIsTheFrozenModel) {
-  comm::ProcessGrid grid(test::world(), GetParam());
+  comm::ProcessGrid grid(test::world(), GetParam(), *device_);
   const auto states = [&](const moc::Spec& spec) {
     const TrainConfig asked = config(spec, GetParam());
     Engine engine(*device_, grid, asked, make_engine_plan(asked), false);
@@ -127,7 +127,7 @@ TEST_P(MocGrid, AFreshOneIsTheFrozenModel) {
 
 // Teacher forcing with the prompt's decisions gives the probabilities of decoding.
 TEST_P(MocGrid, DecodingKeepsThePromptsDecisions) {
-  comm::ProcessGrid grid(test::world(), GetParam());
+  comm::ProcessGrid grid(test::world(), GetParam(), *device_);
   const TrainConfig asked =
       config({.enabled = true, .rank = 3, .alpha = 0.4, .top_k = 2, .tokens = moc::Tokens::prompt},
              GetParam());

@@ -103,7 +103,7 @@ class MocParity : public ::testing::TestWithParam<Case> {
   MocParity()
       : folder_(test::golden("methods/moc-" + GetParam().name)),
         device_(test::make_device(std::size_t{1} << 28)),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     const json& options = expected_.at("options");
     model_ = test::golden("models/" + options.at("base").get<std::string>());

@@ -47,7 +47,7 @@ class MocTraining : public ::testing::TestWithParam<comm::GridShape> {
     config.log.tensorboard = false;
     config.log.progress = ProgressMode::off;
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(test::world(), shape);
+    comm::ProcessGrid grid(test::world(), shape, *device);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     trainer.run();
   }

@@ -170,7 +170,7 @@ class ModeGrid : public ::testing::TestWithParam<comm::GridShape> {
   }
 
   Trained train(comm::Communicator& world, const Case& tried, const comm::GridShape& shape) {
-    comm::ProcessGrid grid(world, shape);
+    comm::ProcessGrid grid(world, shape, *device_);
     const TrainConfig asked = config(tried, shape);
     const EnginePlan plan = make_engine_plan(asked);
     Engine engine(*device_, grid, asked, plan, true, losses(grid, asked, plan));

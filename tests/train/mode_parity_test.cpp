@@ -39,7 +39,7 @@ class ModeParity : public ::testing::TestWithParam<Case> {
   ModeParity()
       : folder_(test::golden("methods/" + GetParam().name)),
         device_(test::make_device(std::size_t{1} << 28)),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     config_ = mode_golden::config(expected_.at("options"), GetParam().grid);
     light_ = config_.mode.light;

@@ -63,8 +63,8 @@ class ModeTraining : public ::testing::TestWithParam<comm::GridShape> {
   // The number of late layers at the end.
   static int train(const TrainConfig& config) {
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(test::world(),
-                           {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+    comm::ProcessGrid grid(
+        test::world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     trainer.run();
     return trainer.engine().plan().mode->k;

@@ -73,7 +73,7 @@ TEST_P(Molex, OwnShareOfOneIsLora) {
 // Prompts of many tokens, whose votes a few more do not change: teacher forcing, where each
 // sequence decides by all of its tokens, gives the probabilities of decoding.
 TEST_P(Molex, DecodingIsTeacherForcing) {
-  comm::ProcessGrid grid(test::world(), GetParam());
+  comm::ProcessGrid grid(test::world(), GetParam(), *device_);
   Engine engine(*device_, grid, config(GetParam()), make_engine_plan(config(GetParam())), false);
   engine.load_initial_weights();
   disturb(engine);

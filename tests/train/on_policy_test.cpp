@@ -55,7 +55,7 @@ struct Student {
   Student(comm::Communicator& world, const TrainConfig& config, const fs::path& tokens,
           std::int64_t context = 64)
       : device(test::make_device(std::size_t{1} << 28)),
-        grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}),
+        grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device),
         engine(*device, grid, config, make_engine_plan(config), true),
         dataset(std::make_shared<const data::TokenFile>(data::TokenFile::open(tokens)), context,
                 data::Overlong::refuse) {

@@ -36,7 +36,8 @@ std::vector<json> metrics(const fs::path& run) {
 
 void train(comm::Communicator& world, const TrainConfig& config) {
   const auto device = test::make_device(std::size_t{1} << 28);
-  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp},
+                         *device);
   Trainer trainer(*device, grid, config, make_engine_plan(config), {});
   trainer.run();
 }

@@ -55,7 +55,7 @@ class Parity : public testing::TestWithParam<Case> {
   Parity()
       : folder_(test::golden("models/" + GetParam().model)),
         device_(make_test_device()),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     config_.model.path = folder_;
     config_.grid.tp = GetParam().grid.tp;
     config_.grid.pp = GetParam().grid.pp;

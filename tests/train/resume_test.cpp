@@ -103,8 +103,8 @@ class Resuming : public ::testing::TestWithParam<comm::GridShape> {
 
   static void train(const TrainConfig& config) {
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(test::world(),
-                           {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+    comm::ProcessGrid grid(
+        test::world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
     Trainer trainer(*device, grid, config, make_engine_plan(config), {});
     trainer.run();
   }
@@ -156,7 +156,7 @@ TEST_P(Resuming, FromACheckpointBeforeTheFirstStep) {
   {
     const TrainConfig config = Resuming::config(run, GetParam());
     const auto device = test::make_device(std::size_t{1} << 28);
-    comm::ProcessGrid grid(test::world(), GetParam());
+    comm::ProcessGrid grid(test::world(), GetParam(), *device);
     Engine engine(*device, grid, config, make_engine_plan(config), true);
     engine.load_initial_weights();
     checkpoints::RunInfo info = checkpoints::load_manifest(straight / "step_00000001").run;

@@ -67,8 +67,8 @@ class Roles : public ::testing::TestWithParam<comm::GridShape> {
                     std::optional<methods::distill::ReferenceGaps> gaps = std::nullopt) {
     const auto device =
         test::make_test_device(std::size_t{1} << 28, test::world().rank(), world.size());
-    comm::ProcessGrid grid(world,
-                           {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+    comm::ProcessGrid grid(
+        world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
     Engine engine(*device, grid, config, make_engine_plan(config), true);
     engine.load_initial_weights();
     data::RoleCounts counts;

@@ -121,7 +121,8 @@ struct Point {
 
 std::vector<Point> train(comm::Communicator& world, const TrainConfig& config, Device& device,
                          const data::TrainBatches& batches) {
-  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp});
+  comm::ProcessGrid grid(world, {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp},
+                         device);
   Engine::Losses losses;
   losses.push_back(std::make_unique<GapLoss>(device, grid.dp(), sites()));
   Engine engine(device, grid, config, make_engine_plan(config), true, std::move(losses));

@@ -71,7 +71,7 @@ class StateParity : public ::testing::TestWithParam<Case> {
   StateParity()
       : folder_(test::golden("methods/" + GetParam().name)),
         device_(test::make_device(std::size_t{1} << 28)),
-        grid_(test::world(), GetParam().grid) {
+        grid_(test::world(), GetParam().grid, *device_) {
     std::ifstream(folder_ + "/expected.json") >> expected_;
     TrainConfig config;
     config.model.path = test::golden("models/llama");
