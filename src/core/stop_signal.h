@@ -9,8 +9,9 @@ namespace fathom {
 inline constexpr int kStoppedExitCode = 75;
 
 /// From now on SIGUSR1 (which batch systems send ahead of a time limit) and SIGTERM only set a flag
-/// that the run looks at where it can stop in good order. Interrupted system calls are restarted,
-/// and more signals change nothing. Idempotent.
+/// that the run looks at where it can stop in good order; more signals change nothing. They are
+/// blocked in the calling thread and in those that it starts, and taken by a thread of their own a
+/// moment after they were sent: call it from the main thread, before others are started. Idempotent.
 void catch_stop_signals();
 
 /// The signal that asked this process to stop, or 0. Safe from any thread.

@@ -5,10 +5,12 @@
 #include <limits>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/stop_signal.h"
 
 namespace fathom::train {
 namespace {
@@ -24,6 +26,12 @@ void fill_disk() {
   FATHOM_CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0, "getrlimit");
   limit.rlim_cur = 0;
   FATHOM_CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0, "setrlimit");
+}
+
+/// Returns once the signal is known, so that what is asked of a run at an action holds from there.
+void ask_to_stop(int signal) {
+  FATHOM_CHECK(::kill(::getpid(), signal) == 0, "kill ", signal);
+  while (stop_signal() == 0) sleep_for(0.001);
 }
 
 bool sends(std::string_view action) {
@@ -62,10 +70,10 @@ void FaultInjector::strike() {
       std::raise(SIGKILL);
       return;
     case FaultKind::usr1:
-      std::raise(SIGUSR1);
+      ask_to_stop(SIGUSR1);
       return;
     case FaultKind::term:
-      std::raise(SIGTERM);
+      ask_to_stop(SIGTERM);
       return;
     case FaultKind::failed_write:
       fail(ErrorKind::io, "write failed (faults.kind = failed_write)");
