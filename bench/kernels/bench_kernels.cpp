@@ -9,6 +9,7 @@
 
 #include "core/timer.h"
 #include "kernels/attention.h"
+#include "kernels/backend.h"
 #include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "kernels/gemv.h"
@@ -140,7 +141,7 @@ void bench_gemv(Device& device, double seconds, double peak) {
 
 int main(int argc, char** argv) {
   const double seconds = argc > 1 ? std::atof(argv[1]) : 0.5;
-  const auto device = make_cpu_device(std::size_t{4} << 30);
+  const auto device = make_device({.limit_bytes = std::size_t{4} << 30});
   const double flops = measure_gemm_peak_gflops(*device),
                bandwidth = measure_read_bandwidth(*device);
   std::printf("%s, %d threads: GEMM peak %.1f GFLOP/s f32, reads %.1f GB/s\n", gemm_library(),

@@ -8,6 +8,7 @@
 
 #include <boost/program_options.hpp>
 
+#include "bench/src/program.h"
 #include "bench/src/reporting.h"
 #include "comm/device_choice.h"
 #include "comm/mpi/mpi_session.h"
@@ -127,14 +128,6 @@ void run(const Options& options) {
 }  // namespace fathom::bench
 
 int main(int argc, char** argv) {
-  try {
-    if (const auto options = fathom::bench::parse(argc, argv)) fathom::bench::run(*options);
-    return 0;
-  } catch (const fathom::Error& error) {
-    std::cerr << "bench_decode: " << error.what() << "\n";
-    return fathom::exit_code(error.kind());
-  } catch (const std::exception& error) {
-    std::cerr << "bench_decode: " << error.what() << "\n";
-    return 2;
-  }
+  return fathom::bench::run_program("bench_decode", argc, argv, fathom::bench::parse,
+                                    fathom::bench::run);
 }

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "bench/src/invented_spans.h"
+#include "bench/src/program.h"
 #include "bench/src/reporting.h"
 #include "bench/src/step_options.h"
 #include "comm/device_choice.h"
@@ -141,15 +142,6 @@ void run(const StepOptions& options) {
 }  // namespace fathom::bench
 
 int main(int argc, char** argv) {
-  try {
-    if (const auto options = fathom::bench::parse_step_options(argc, argv))
-      fathom::bench::run(*options);
-    return 0;
-  } catch (const fathom::Error& error) {
-    std::cerr << "bench_step: " << error.what() << "\n";
-    return fathom::exit_code(error.kind());
-  } catch (const std::exception& error) {
-    std::cerr << "bench_step: " << error.what() << "\n";
-    return 2;
-  }
+  return fathom::bench::run_program("bench_step", argc, argv, fathom::bench::parse_step_options,
+                                    fathom::bench::run);
 }
