@@ -5,6 +5,7 @@
 
 #include "../mpi_main.h"
 #include "../support/expect_error.h"
+#include "exit_reference.h"
 #include "generate/replicas.h"
 #include "kernels/elementwise.h"
 #include "loaded_model.h"
@@ -218,16 +219,7 @@ class CachedDecoding : public ::testing::TestWithParam<const char*> {};
 // The log-probability of each token of a sequence as one forward pass over the whole of it gives.
 std::vector<double> forward_logprobs(const model::Stage& stage,
                                      const std::vector<std::int32_t>& ids) {
-  auto rows = std::make_shared<autograd::TokenRows>();
-  std::vector<std::int32_t> positions(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) positions[i] = static_cast<std::int32_t>(i);
-  const Shape shape{static_cast<std::int64_t>(ids.size())};
-  rows->ids = Tensor::from_host(stage.device(), shape, std::span<const std::int32_t>(ids));
-  rows->positions =
-      Tensor::from_host(stage.device(), shape, std::span<const std::int32_t>(positions));
-  rows->starts = {0, static_cast<std::int32_t>(ids.size())};
-  model::Pass pass;
-  pass.rows = rows;
+  const model::Pass pass = exits::pass_over(stage, ids);
   const Tensor states = stage.finish(pass, stage.run_blocks(pass, stage.embed(pass))).value;
   std::vector<double> result{0};
   model::for_each_logits(

@@ -13,20 +13,13 @@
 
 #include "core/error.h"
 #include "gpu/sim/fault.h"
+#include "gpu/sim/poison.h"
 #include "gpu/sim/settings.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes)
-#endif
 
 namespace fathom::gpu::sim {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr int kPoison = 0xff;
 // Poisoned memory is a private view of one file of 0xff, seen again and again.
 constexpr std::size_t kPoisonFileBytes = std::size_t{8} << 20;
 

@@ -4,18 +4,11 @@
 
 #include "core/error.h"
 #include "gpu/sim/block.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes)
-#endif
+#include "gpu/sim/poison.h"
 
 namespace fathom::gpu::sim {
 namespace {
 
-constexpr int kPoison = 0xff;
 constexpr std::size_t kGap = 64;  // between arrays, which the address sanitizer watches
 
 // Static arrays lie in the first part, the dynamic one in the second.
