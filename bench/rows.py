@@ -195,7 +195,8 @@ def decoding(setup, dtype):
     llama = setup.peer("llama.cpp", "decode_llama_cpp.py", "--model",
                        setup.models / f"smollm2-{dtype}.gguf", *options)
     return Row(f"decode-{dtype}", "SmolLM2-135M, greedy, batch 1, 32 prompt + 96 new tokens, "
-               f"weights in {dtype}", [[ours, transformers, llama]], rounds=6)
+               f"weights in {dtype}", [[ours, transformers, llama]], rounds=16,
+               pairs=[(ours.name, llama.name)])
 
 
 def sampling(setup, count):
