@@ -1,7 +1,9 @@
 // Every recipe in configs/, and what its README says to change for other models, as --dry-run
 // takes it.
 
+#include <algorithm>
 #include <filesystem>
+#include <fnmatch.h>
 #include <gtest/gtest.h>
 #include <sstream>
 
@@ -30,9 +32,20 @@ class Recipes : public ::testing::Test {
                                                        .positions = 8192}));
   }
 
+  /// What --dry-run says of a recipe with some options more.
+  std::string dry_run(const std::string& recipe, const std::string& options = "") const {
+    const std::string file = "configs/" + recipe + ".ini";
+    const Outcome outcome = shell("cd " + kSource.string() + "\n$FATHOM train --dry-run " + file +
+                                  fetched(file) + " " + options);
+    EXPECT_EQ(outcome.code, 0) << file << " " << options << "\n" << outcome.text;
+    EXPECT_TRUE(outcome.has("memory of a rank")) << file << " " << options << "\n" << outcome.text;
+    return outcome.text;
+  }
+
+ private:
   /// Recipes of models that are fetched name folders that are not there yet.
-  std::string fetched(const std::string& recipe) const {
-    const std::string text = files::read_text(kSource / "configs" / recipe);
+  std::string fetched(const std::string& file) const {
+    const std::string text = files::read_text(kSource / file);
     std::string options;
     for (const auto& [section, option] : {std::pair("[model]\npath = data/", " --model.path="),
                                           std::pair("[teacher]\npath = data/", " --teacher.path=")})
@@ -40,41 +53,75 @@ class Recipes : public ::testing::Test {
     return options;
   }
 
-  static std::string dry_run(const std::string& options) {
-    const Outcome outcome =
-        shell("cd " + kSource.string() + "\n$FATHOM train --dry-run " + options);
-    EXPECT_EQ(outcome.code, 0) << options << "\n" << outcome.text;
-    EXPECT_TRUE(outcome.has("memory of a rank")) << options << "\n" << outcome.text;
-    return outcome.text;
-  }
-
   testing::TemporaryDirectory smollm2_;
 };
 
-TEST_F(Recipes, EachIsAccepted) {
-  int recipes = 0;
-  for (const auto& entry : fs::directory_iterator(kSource / "configs")) {
-    if (entry.path().extension() != ".ini") continue;
-    const std::string name = entry.path().filename().string();
-    dry_run("configs/" + name + fetched(name));
-    ++recipes;
+/// A line of the README's tables of what, recipes and options.
+struct Variant {
+  std::string what;
+  std::vector<std::string> recipes;  ///< shell patterns of file names without .ini
+  std::string options;
+};
+
+/// What stands between backquotes.
+std::vector<std::string> between_backquotes(const std::string& cell) {
+  std::vector<std::string> words;
+  for (std::size_t begin = cell.find('`'); begin != cell.npos;) {
+    const std::size_t end = cell.find('`', begin + 1);
+    words.push_back(cell.substr(begin + 1, end - begin - 1));
+    begin = end == cell.npos ? end : cell.find('`', end + 1);
   }
-  EXPECT_GE(recipes, 14);
+  return words;
 }
 
-TEST_F(Recipes, OfTuningFitOtherModels) {
-  const std::string models = " --model.path=configs/models/";
-  for (const std::string method : {"lora", "mode", "control", "moc"}) {
-    const std::string recipe = "configs/tune-" + method + ".ini";
-    const std::string rank = method == "control" ? "--adapter.rank=64" : "--moc.rank=64";
-    const std::string smaller =
-        method == "control" ? "--batch.micro_batches=6 " : "--batch.micro_batch=3 ";
-    const bool controls = method == "control" || method == "moc";
-    dry_run(recipe + models + "llama3-8b --optim.lr=1e-4 " +
-            (controls ? smaller + rank + " --run.steps=85150" : ""));
-    dry_run(recipe + models + "mistral-7b");
-    dry_run(recipe + models + "qwen2.5-14b");
+std::vector<Variant> variants() {
+  std::istringstream lines(files::read_text(kSource / "configs/README.md"));
+  std::vector<Variant> all;
+  bool inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("| what | recipes | options |")) inside = true;
+    if (!line.starts_with("|")) inside = false;
+    if (!inside) continue;
+    std::istringstream row(line);
+    std::string before, what, names, options;
+    for (std::string* cell : {&before, &what, &names, &options}) std::getline(row, *cell, '|');
+    if (const auto quote = between_backquotes(options); !quote.empty())  // no heading
+      all.push_back({what, between_backquotes(names), quote.front()});
   }
+  return all;
+}
+
+std::vector<std::string> recipes() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(kSource / "configs"))
+    if (entry.path().extension() == ".ini") names.push_back(entry.path().stem().string());
+  return names;
+}
+
+TEST_F(Recipes, EachIsAccepted) {
+  const std::vector<std::string> all = recipes();
+  for (const std::string& recipe : all) dry_run(recipe);
+  EXPECT_GE(all.size(), 16u);
+}
+
+TEST_F(Recipes, AreAcceptedWithEachLineOfTheReadmesTables) {
+  int lines = 0;
+  for (const Variant& variant : variants()) {
+    SCOPED_TRACE(variant.what);
+    EXPECT_TRUE(variant.options.starts_with("--"));
+    int fitting = 0;
+    for (const std::string& recipe : recipes()) {
+      const bool fits = std::ranges::any_of(variant.recipes, [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), recipe.c_str(), 0) == 0;
+      });
+      if (!fits) continue;
+      dry_run(recipe, variant.options);
+      ++fitting;
+    }
+    EXPECT_GT(fitting, 0) << "no recipe has such a name";
+    ++lines;
+  }
+  EXPECT_GE(lines, 40);  // the tables are found
 }
 
 /// MiB of gradients of all stages, which is what is trained, from a dry run's table of memory.
@@ -96,8 +143,7 @@ double gradients(const std::string& text) {
 // LoRA of rank 8 on five linear layers has as many parameters as controls of rank 24 on two sites.
 TEST_F(Recipes, OfSmolLM2TrainAsMuchWithLoraAndControl) {
   const auto trained = [&](const std::string& method) {
-    const std::string name = "tune-smollm2-" + method + ".ini";
-    return gradients(dry_run("configs/" + name + fetched(name)));
+    return gradients(dry_run("tune-smollm2-" + method));
   };
   EXPECT_NEAR(trained("lora"), 30 * 2 * 24 * 2 * 576 * 4.0 / (1 << 20), 0.1);  // a decimal a stage
   EXPECT_NEAR(trained("control"), trained("lora"), 0.01);
