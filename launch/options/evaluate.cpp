@@ -109,8 +109,8 @@ const Command evaluate_command = {
         "[--prompts=FILE.jsonl]",
     .summary = "Score a model: loss on a token file, ROUGE-L or accuracy of its answers.",
     .example =
-        "fathom evaluate --checkpoint=runs/quickstart --data=data/dolly/eval.h5 "
-        "--prompts=data_tools/samples/dolly-eval.jsonl"};
+        "fathom evaluate --checkpoint=runs/quickstart --data=data/quickstart/eval.h5 "
+        "--prompts=data_tools/samples/dolly.jsonl"};
 
 namespace {
 
