@@ -139,6 +139,93 @@ FATHOM_HOST_DEVICE void row_gradient(const R& row, const View& view, const Dynam
   }
 }
 
+// What the passes leave for each other: statistics of each row, in the order of the enums.
+struct Statistics {
+  float *maxima, *sums, *products;  // products may be null: no derivative is asked for
+
+  Statistics(const Tensor& to_maxima, const Tensor& to_sums, const Tensor& to_products)
+      : maxima(to_maxima.ptr<float>()),
+        sums(to_sums ? to_sums.ptr<float>() : nullptr),
+        products(to_products ? to_products.ptr<float>() : nullptr) {}
+};
+
+template <typename R>
+FATHOM_HOST_DEVICE void row_maxima(const R& row, const View& view, std::int64_t r, float* out) {
+  for (std::int64_t k = 0; k < view.layers; ++k) {
+    const float *z = view.student + view.at(k, r), *t = view.teacher + view.at(k, r);
+    const float student = row.max(view.columns, [&](std::int64_t i) { return z[i]; });
+    const float teacher = row.max(view.columns, [&](std::int64_t i) { return t[i]; });
+    float* to = out + (r * view.layers + k) * kDynamicsMaxima;
+    row.each(1, [&](std::int64_t) {
+      to[kDynamicsMaxStudent] = student;
+      to[kDynamicsMaxTeacher] = teacher;
+    });
+  }
+}
+
+template <typename R>
+FATHOM_HOST_DEVICE void row_sums(const R& row, const View& view, std::int64_t r, float inverse_t,
+                                 const float* maxima, float* out) {
+  for (std::int64_t k = 0; k < view.layers; ++k) {
+    const std::int64_t at = r * view.layers + k;
+    layer_sums(row, view.student + view.at(k, r), view.teacher + view.at(k, r), view.columns,
+               maxima + at * kDynamicsMaxima, inverse_t, out + at * kDynamicsSums);
+  }
+}
+
+template <typename R>
+FATHOM_HOST_DEVICE void row_products(const R& row, const View& view, std::int64_t r,
+                                     const float* maxima, const float* sums, float* out) {
+  const std::int64_t stride = view.rows * view.columns;
+  for (std::int64_t k = 1; k < view.layers; ++k) {
+    const Shifts shift = shifts(maxima + r * view.layers * kDynamicsMaxima,
+                                sums + r * view.layers * kDynamicsSums, k);
+    const float *z = view.student + view.at(k, r), *t = view.teacher + view.at(k, r);
+    const Triple second = row.sums(view.columns, [&](std::int64_t i) {
+      const float s = z[i] - z[i - stride] - shift.student;
+      const float g = t[i] - t[i - stride] - shift.teacher;
+      return Triple{s * s, g * g, s * g};
+    });
+    const Triple first = row.sums(view.columns, [&](std::int64_t i) {
+      return Triple{z[i] - z[i - stride] - shift.student, t[i] - t[i - stride] - shift.teacher,
+                    0.0f};
+    });
+    float* to = out + (r * (view.layers - 1) + k - 1) * kDynamicsProducts;
+    row.each(1, [&](std::int64_t) {
+      to[kChangeStudent2] = second.a;
+      to[kChangeTeacher2] = second.b;
+      to[kChangeProduct] = second.c;
+      to[kChangeStudent] = first.a;
+      to[kChangeTeacher] = first.b;
+    });
+  }
+}
+
+// The row's losses and, if `gradient`, its logits' gradient.
+template <typename R>
+FATHOM_HOST_DEVICE void row_results(const R& row, const View& view, const DynamicsLoss& loss,
+                                    std::int64_t r, const Statistics& of, float* results,
+                                    bool gradient) {
+  const float* max = of.maxima + r * view.layers * kDynamicsMaxima;
+  const float* sum = of.sums + r * view.layers * kDynamicsSums;
+  const bool changes = loss.derivative_weight != 0.0f;
+  const float* product =
+      changes ? of.products + r * (view.layers - 1) * kDynamicsProducts : nullptr;
+  row.each(1, [&](std::int64_t) {
+    float trajectory = 0.0f, derivative = 0.0f;
+    for (std::int64_t k = 0; k < view.layers; ++k) {
+      const float* s = sum + k * kDynamicsSums;
+      trajectory += s[kDynamicsCross] / s[kDynamicsTeacherT] -
+                    (logf(s[kDynamicsTeacherT]) - logf(s[kDynamicsStudentT]));
+      if (changes && k > 0)
+        derivative += 1.0f - cosine_of(product + (k - 1) * kDynamicsProducts, 1.0f).value;
+    }
+    results[r * kDynamicsResults + kTrajectory] = trajectory;
+    results[r * kDynamicsResults + kDerivative] = derivative;
+  });
+  if (gradient) row_gradient(row, view, loss, r, max, sum, product);
+}
+
 }  // namespace
 
 void dynamics_maxima(const DynamicsChunk& chunk, const Tensor& maxima) {
@@ -146,18 +233,7 @@ void dynamics_maxima(const DynamicsChunk& chunk, const Tensor& maxima) {
   float* out = maxima.ptr<float>();
   for_each_row(
       maxima.device(), view.rows, view.layers * view.columns,
-      FATHOM_BODY(const Row& row, std::int64_t r) {
-        for (std::int64_t k = 0; k < view.layers; ++k) {
-          const float *z = view.student + view.at(k, r), *t = view.teacher + view.at(k, r);
-          const float student = row.max(view.columns, [&](std::int64_t i) { return z[i]; });
-          const float teacher = row.max(view.columns, [&](std::int64_t i) { return t[i]; });
-          float* to = out + (r * view.layers + k) * kDynamicsMaxima;
-          row.each(1, [&](std::int64_t) {
-            to[kDynamicsMaxStudent] = student;
-            to[kDynamicsMaxTeacher] = teacher;
-          });
-        }
-      });
+      FATHOM_BODY(const Row& row, std::int64_t r) { row_maxima(row, view, r, out); });
 }
 
 void dynamics_sums(const DynamicsLoss& loss, const DynamicsChunk& chunk, const Tensor& maxima,
@@ -167,13 +243,7 @@ void dynamics_sums(const DynamicsLoss& loss, const DynamicsChunk& chunk, const T
   float* out = sums.ptr<float>();
   for_each_row(
       sums.device(), view.rows, view.layers * view.columns,
-      FATHOM_BODY(const Row& row, std::int64_t r) {
-        for (std::int64_t k = 0; k < view.layers; ++k) {
-          const std::int64_t at = r * view.layers + k;
-          layer_sums(row, view.student + view.at(k, r), view.teacher + view.at(k, r), view.columns,
-                     max + at * kDynamicsMaxima, inverse_t, out + at * kDynamicsSums);
-        }
-      });
+      FATHOM_BODY(const Row& row, std::int64_t r) { row_sums(row, view, r, inverse_t, max, out); });
 }
 
 void dynamics_products(const DynamicsChunk& chunk, const Tensor& maxima, const Tensor& sums,
@@ -183,61 +253,41 @@ void dynamics_products(const DynamicsChunk& chunk, const Tensor& maxima, const T
   float* out = products.ptr<float>();
   for_each_row(
       products.device(), view.rows, view.layers * view.columns,
-      FATHOM_BODY(const Row& row, std::int64_t r) {
-        const std::int64_t stride = view.rows * view.columns;
-        for (std::int64_t k = 1; k < view.layers; ++k) {
-          const Shifts shift = shifts(max + r * view.layers * kDynamicsMaxima,
-                                      sum + r * view.layers * kDynamicsSums, k);
-          const float *z = view.student + view.at(k, r), *t = view.teacher + view.at(k, r);
-          const Triple second = row.sums(view.columns, [&](std::int64_t i) {
-            const float s = z[i] - z[i - stride] - shift.student;
-            const float g = t[i] - t[i - stride] - shift.teacher;
-            return Triple{s * s, g * g, s * g};
-          });
-          const Triple first = row.sums(view.columns, [&](std::int64_t i) {
-            return Triple{z[i] - z[i - stride] - shift.student,
-                          t[i] - t[i - stride] - shift.teacher, 0.0f};
-          });
-          float* to = out + (r * (view.layers - 1) + k - 1) * kDynamicsProducts;
-          row.each(1, [&](std::int64_t) {
-            to[kChangeStudent2] = second.a;
-            to[kChangeTeacher2] = second.b;
-            to[kChangeProduct] = second.c;
-            to[kChangeStudent] = first.a;
-            to[kChangeTeacher] = first.b;
-          });
-        }
-      });
+      FATHOM_BODY(const Row& row, std::int64_t r) { row_products(row, view, r, max, sum, out); });
 }
 
 void dynamics_gradient(const DynamicsLoss& loss, const DynamicsChunk& chunk, const Tensor& maxima,
                        const Tensor& sums, const Tensor& products, const Tensor& results,
                        bool gradient) {
   const View view(chunk);
-  const float *all_maxima = maxima.ptr<float>(), *all_sums = sums.ptr<float>();
-  const bool changes = loss.derivative_weight != 0.0f;
-  const float* all_products = changes ? products.ptr<float>() : nullptr;
+  const Statistics of(maxima, sums, products);
   float* out = results.ptr<float>();
   for_each_row(
       results.device(), view.rows, view.layers * view.columns,
       FATHOM_BODY(const Row& row, std::int64_t r) {
-        const float* max = all_maxima + r * view.layers * kDynamicsMaxima;
-        const float* sum = all_sums + r * view.layers * kDynamicsSums;
-        const float* product =
-            changes ? all_products + r * (view.layers - 1) * kDynamicsProducts : nullptr;
-        row.each(1, [&](std::int64_t) {
-          float trajectory = 0.0f, derivative = 0.0f;
-          for (std::int64_t k = 0; k < view.layers; ++k) {
-            const float* s = sum + k * kDynamicsSums;
-            trajectory += s[kDynamicsCross] / s[kDynamicsTeacherT] -
-                          (logf(s[kDynamicsTeacherT]) - logf(s[kDynamicsStudentT]));
-            if (changes && k > 0)
-              derivative += 1.0f - cosine_of(product + (k - 1) * kDynamicsProducts, 1.0f).value;
-          }
-          out[r * kDynamicsResults + kTrajectory] = trajectory;
-          out[r * kDynamicsResults + kDerivative] = derivative;
-        });
-        if (gradient) row_gradient(row, view, loss, r, max, sum, product);
+        row_results(row, view, loss, r, of, out, gradient);
+      });
+}
+
+void dynamics(const DynamicsLoss& loss, const DynamicsChunk& chunk, const Tensor& maxima,
+              const Tensor& sums, const Tensor& products, const Tensor& results, bool gradient) {
+  const View view(chunk);
+  const Statistics of(maxima, sums, products);
+  const float inverse_t = 1.0f / loss.temperature;
+  const bool changes = loss.derivative_weight != 0.0f;
+  float* out = results.ptr<float>();
+  for_each_row(
+      results.device(), view.rows, view.layers * view.columns,
+      FATHOM_BODY(const Row& row, std::int64_t r) {
+        row_maxima(row, view, r, of.maxima);
+        row.sync();
+        row_sums(row, view, r, inverse_t, of.maxima, of.sums);
+        row.sync();
+        if (changes) {
+          row_products(row, view, r, of.maxima, of.sums, of.products);
+          row.sync();
+        }
+        row_results(row, view, loss, r, of, out, gradient);
       });
 }
 

@@ -62,4 +62,9 @@ void dynamics_gradient(const DynamicsLoss& loss, const DynamicsChunk& chunk, con
                        const Tensor& sums, const Tensor& products, const Tensor& results,
                        bool gradient);
 
+/// All passes at once, row by row, where the vocabulary is not spread: a row's logits are read from
+/// memory once and stay in the cache. Statistics are left as by the single passes.
+void dynamics(const DynamicsLoss& loss, const DynamicsChunk& chunk, const Tensor& maxima,
+              const Tensor& sums, const Tensor& products, const Tensor& results, bool gradient);
+
 }  // namespace fathom::kernels

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/differentiable.h"
+#include "kernels/elementwise.h"
 #include "kernels/gemm.h"
 #include "model/head.h"
 
@@ -45,8 +46,11 @@ class Dynamics {
         device_(student.states[0].value.device()) {
     student_head_ = kernels::as_factor(student.head->value.slice_rows(0, options.vocab));
     teacher_head_ = kernels::as_factor(teacher.head->value.slice_rows(0, options.vocab));
-    student_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
-    teacher_logits_ = Tensor::empty(device_, {layers_ * chunk_rows, options.vocab});
+    const std::int64_t rows = layers_ * chunk_rows;
+    student_states_ = Tensor::empty(device_, {rows, student.head->value.columns()});
+    teacher_states_ = Tensor::empty(device_, {rows, teacher.head->value.columns()});
+    student_logits_ = Tensor::empty(device_, {rows, options.vocab});
+    teacher_logits_ = Tensor::empty(device_, {rows, options.vocab});
     maxima_ = Tensor::empty(device_, {chunk_rows, layers_ * kernels::kDynamicsMaxima});
     sums_ = Tensor::empty(device_, {chunk_rows, layers_ * kernels::kDynamicsSums});
     products_ = Tensor::empty(device_, {chunk_rows, (layers_ - 1) * kernels::kDynamicsProducts});
@@ -56,54 +60,67 @@ class Dynamics {
   void run(std::int64_t begin, std::int64_t rows, const Tensor& results, bool gradient,
            const std::vector<Tensor>& dstates) {
     const kernels::DynamicsChunk chunk{
-        logits(student_, student_head_, student_logits_, begin, rows),
-        logits(teacher_, teacher_head_, teacher_logits_, begin, rows)};
-    const Tensor maxima = maxima_.slice_rows(0, rows), sums = sums_.slice_rows(0, rows);
-    const Tensor products = products_.slice_rows(0, rows);
-    kernels::dynamics_maxima(chunk, maxima);
-    reduce(maxima, comm::ReduceOp::max);
-    kernels::dynamics_sums(options_.loss, chunk, maxima, sums);
-    reduce(sums, comm::ReduceOp::sum);
-    if (options_.loss.derivative_weight != 0) {
-      kernels::dynamics_products(chunk, maxima, sums, products);
-      reduce(products, comm::ReduceOp::sum);
-    }
-    kernels::dynamics_gradient(options_.loss, chunk, maxima, sums, products,
-                               results.slice_rows(begin, rows), gradient);
+        logits(student_, student_head_, student_states_, student_logits_, begin, rows),
+        logits(teacher_, teacher_head_, teacher_states_, teacher_logits_, begin, rows)};
+    compare(chunk, results.slice_rows(begin, rows), gradient);
     if (gradient) accumulate(begin, rows, dstates);
   }
 
  private:
-  // Logits [K, rows, vocab] of a chunk.
-  Tensor logits(const KeyLayerStates& model, const Tensor& head, const Tensor& buffer,
-                std::int64_t begin, std::int64_t rows) const {
+  // Logits [K, rows, vocab] of a chunk: one product for all layers reads the head once.
+  Tensor logits(const KeyLayerStates& model, const Tensor& head, const Tensor& states,
+                const Tensor& buffer, std::int64_t begin, std::int64_t rows) const {
     for (std::int64_t k = 0; k < layers_; ++k)
-      kernels::gemm(state(model, k).slice_rows(begin, rows), Trans::no, head, Trans::yes,
-                    buffer.slice_rows(k * rows, rows));
-    return buffer.slice_rows(0, layers_ * rows).view({layers_, rows, options_.vocab});
+      kernels::copy(model.states[static_cast<std::size_t>(k)].value.slice_rows(begin, rows),
+                    states.slice_rows(k * rows, rows));
+    const Tensor made = buffer.slice_rows(0, layers_ * rows);
+    kernels::gemm(states.slice_rows(0, layers_ * rows), Trans::no, head, Trans::yes, made);
+    return made.view({layers_, rows, options_.vocab});
+  }
+
+  // The losses of a chunk's rows and, in place of the student's logits, their gradient.
+  void compare(const kernels::DynamicsChunk& chunk, const Tensor& results, bool gradient) const {
+    const std::int64_t rows = chunk.rows();
+    const Tensor maxima = maxima_.slice_rows(0, rows), sums = sums_.slice_rows(0, rows);
+    const Tensor products = products_.slice_rows(0, rows);
+    const kernels::DynamicsLoss& loss = options_.loss;
+    if (tp_ == nullptr) {
+      kernels::dynamics(loss, chunk, maxima, sums, products, results, gradient);
+      return;
+    }
+    kernels::dynamics_maxima(chunk, maxima);
+    reduce(maxima, comm::ReduceOp::max);
+    kernels::dynamics_sums(loss, chunk, maxima, sums);
+    reduce(sums, comm::ReduceOp::sum);
+    if (loss.derivative_weight != 0) {
+      kernels::dynamics_products(chunk, maxima, sums, products);
+      reduce(products, comm::ReduceOp::sum);
+    }
+    kernels::dynamics_gradient(loss, chunk, maxima, sums, products, results, gradient);
   }
 
   // The head's and the states' gradients from that of the logits, which has replaced them.
   void accumulate(std::int64_t begin, std::int64_t rows, const std::vector<Tensor>& dstates) const {
     const Var& head = *student_.head;
-    for (std::int64_t k = 0; k < layers_; ++k) {
-      const Tensor dlogits = kernels::as_factor(student_logits_.slice_rows(k * rows, rows));
-      const Tensor& dstate = dstates[static_cast<std::size_t>(k)];
-      if (dstate.defined())
-        kernels::gemm(dlogits, Trans::no, student_head_, Trans::no, dstate.slice_rows(begin, rows));
-      if (!head.slot) continue;
+    const std::int64_t all = layers_ * rows;
+    const Tensor dlogits = kernels::as_factor(student_logits_.slice_rows(0, all));
+    const Tensor states = student_states_.slice_rows(0, all);
+    if (head.slot) {
       const Tensor dhead = head.slot->sum_target(device_, head.value.shape());
-      kernels::gemm(dlogits, Trans::yes, state(student_, k).slice_rows(begin, rows), Trans::no,
-                    dhead.slice_rows(0, options_.vocab), 1.0f, 1.0f);
+      kernels::gemm(dlogits, Trans::yes, states, Trans::no, dhead.slice_rows(0, options_.vocab),
+                    1.0f, 1.0f);
     }
+    if (!std::any_of(dstates.begin(), dstates.end(), [](const Tensor& d) { return d.defined(); }))
+      return;
+    // The states have been read for the last time: their gradients take their place.
+    kernels::gemm(dlogits, Trans::no, student_head_, Trans::no, states);
+    for (std::int64_t k = 0; k < layers_; ++k)
+      if (const Tensor& dstate = dstates[static_cast<std::size_t>(k)]; dstate.defined())
+        kernels::copy(states.slice_rows(k * rows, rows), dstate.slice_rows(begin, rows));
   }
 
   void reduce(const Tensor& statistics, comm::ReduceOp op) const {
     if (tp_ != nullptr) comm::all_reduce(*tp_, statistics, op);
-  }
-
-  static const Tensor& state(const KeyLayerStates& model, std::int64_t k) {
-    return model.states[static_cast<std::size_t>(k)].value;
   }
 
   comm::Communicator* tp_;
@@ -111,6 +128,7 @@ class Dynamics {
   const KeyLayerStates &student_, &teacher_;
   std::int64_t layers_;
   Device& device_;
+  Tensor student_states_, teacher_states_;  // of a chunk, layer after layer
   Tensor student_logits_, teacher_logits_, maxima_, sums_, products_;
   Tensor student_head_, teacher_head_;  // for the products of all chunks
 };
