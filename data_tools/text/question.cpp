@@ -110,8 +110,10 @@ Question turns_of(const std::string& id, const json& object) {
   const auto references = texts_of(object, "reference");
   require(references.size() == turns.size(), ErrorKind::data, "field 'reference' has ",
           references.size(), " texts for ", turns.size(), " turns");
-  question.references = {references[0]};
-  for (std::size_t i = 1; i < turns.size(); ++i) question.later[i - 1].references = {references[i]};
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (is_blank(references[i])) continue;  // of a turn that has no one answer
+    (i == 0 ? question.references : question.later[i - 1].references) = {references[i]};
+  }
   return question;
 }
 

@@ -36,7 +36,8 @@ std::string with_line_breaks(std::string text);
 ///   instruction, instances: [{input, output}]   Self-Instruct: one question an instance
 ///   Definition, Instances: [{input, output}]    Super-NaturalInstructions: the same
 ///   turns: [text]                               Vicuna, MT-bench: what is asked turn by turn, with
-///                                               references for each in reference: [text]
+///                                               references for each in reference: [text], some
+///                                               of which may be empty
 ///   instruction, input | context                Dolly, Alpaca; the input may be absent
 ///   question                                    an instruction without an input
 ///   prompt                                      a prompt as it stands

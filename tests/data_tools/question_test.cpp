@@ -48,6 +48,9 @@ TEST(Questions, OfEveryForm) {
   ASSERT_EQ(mtbench.later.size(), 1u);
   EXPECT_EQ(mtbench.later[0].text, "And if\nso?");
   EXPECT_EQ(mtbench.later[0].references, Texts{"b"});
+  const Question half = one(R"({"turns": ["Where?", "Why?"], "reference": ["", "b"]})");
+  EXPECT_TRUE(half.references.empty());
+  EXPECT_EQ(half.later.at(0).references, Texts{"b"});
 
   EXPECT_EQ(one(R"({"question": "2+2?", "answer": "4"})").references, Texts{"4"});
   const Question labelled = one(
@@ -61,6 +64,23 @@ TEST(Questions, OfEveryForm) {
       R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})");
   EXPECT_EQ(chat.text, "Hi");
   EXPECT_EQ(chat.references, Texts{"Ho"});
+}
+
+// The questions that are shipped: 80 conversations of two turns each, under their published
+// numbers.
+TEST(Questions, OfMtBench) {
+  const auto questions = read_questions(FATHOM_SOURCE_DIR "/data_tools/samples/mtbench.jsonl");
+  ASSERT_EQ(questions.size(), 80u);
+  std::size_t with_reference = 0;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const Question& question = questions[i];
+    EXPECT_EQ(question.id, std::to_string(81 + i));
+    EXPECT_FALSE(question.text.empty()) << question.id;
+    ASSERT_EQ(question.later.size(), 1u) << question.id;
+    EXPECT_FALSE(question.later[0].text.empty()) << question.id;
+    with_reference += !question.references.empty() || !question.later[0].references.empty();
+  }
+  EXPECT_EQ(with_reference, 39u) << "some of one turn alone";
 }
 
 TEST(Questions, OfTasksWithInstances) {
