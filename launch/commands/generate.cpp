@@ -12,6 +12,7 @@
 #include "generate/generator.h"
 #include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
+#include "launch/commands/exit_compare.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
 #include "launch/watched_world.h"
@@ -107,20 +108,6 @@ void print(const options::GenerateRequest& request, const std::vector<std::strin
   }
 }
 
-// Continues the prompts once more without exits. Answers may differ, and so their lengths: what is
-// compared is the time of a token.
-void compare_with_all_layers(train::Engine& engine, generate::GeneratorOptions options,
-                             const std::vector<generate::Prompt>& prompts, double rate) {
-  options.exit = {};
-  generate::Generator generator(engine.student(), engine.grid(), options);
-  const Timer timer;
-  std::size_t tokens = 0;
-  for (const auto& result : generator.generate(prompts)) tokens += result.ids.size();
-  const double all_layers = static_cast<double>(tokens) / timer.seconds();
-  log_info("all layers: ", all_layers, " tokens/s; with exits ", rate / all_layers,
-           " times as fast");
-}
-
 int run(comm::MpiSession& session, const options::GenerateRequest& request,
         const SourcePlan& source) {
   const auto device = open_device(session, {.threads = request.ranks.threads});
@@ -153,12 +140,13 @@ int run(comm::MpiSession& session, const options::GenerateRequest& request,
   };
   const Timer timer;
   const auto results = generator.generate(prompts, stream);
-  const double seconds = timer.seconds(), rate = static_cast<double>(produced) / seconds;
+  const double seconds = timer.seconds();
   if (speaks) print(request, texts, results, *tokenizer);
-  log_info(produced, " tokens in ", seconds, " s: ", rate, " tokens/s, prompts included");
+  log_info(produced, " tokens in ", seconds, " s: ", static_cast<double>(produced) / seconds,
+           " tokens/s, prompts included");
   const std::string exits = generator.exit_counts().text(engine.student().spec());
   if (!exits.empty()) log_info("exits: ", exits);
-  if (request.exit_compare) compare_with_all_layers(engine, options, prompts, rate);
+  if (request.exit_compare) compare_with_all_layers(engine, options, prompts);
   return 0;
 }
 

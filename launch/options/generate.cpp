@@ -17,7 +17,8 @@ void describe(OptionTable& t, GenerateRequest& r) {
   t.add("seed", r.seed, {.help = "Seed of the sampling.", .range = at_least(0)});
   describe_exit(t, r.exit);
   t.add("exit-compare", r.exit_compare,
-        {.help = "Continue the prompts again through all layers, and say how much faster it was."});
+        {.help = "Afterwards, decode the prompts four more times with exits and four times through "
+                 "all layers, in turns, and say how much faster it was beside what is possible."});
   t.section("", "How it runs:");
   t.add("batch", r.batch,
         {.help = "Prompts that are decoded together.", .unit = "sequences", .range = at_least(1)});

@@ -35,6 +35,7 @@ ExitGate::ExitGate(const ExitOptions& options, const methods::mode::LateVote& vo
       kept_(options.policy == ExitPolicy::topk ? options.topk : vote.spec().kept()),
       spec_(vote.spec()),
       norm_eps_(stage.spec().norm_eps),
+      tp_(stage.tp()),
       router_{autograd::Var(from_last(stage, pp, vote.router().weight.value,
                                       {vote.spec().k, stage.spec().hidden})),
               autograd::Var(from_last(stage, pp, vote.router().bias.value, {vote.spec().k}))} {}
@@ -47,6 +48,8 @@ std::vector<float> ExitGate::weigh(const Tensor& states) const {
   if (options_.policy == ExitPolicy::threshold)
     for (std::size_t at = 0; at < values.size(); at += k)
       keep_until(std::span(values).subspan(at, k), options_.threshold);
+  if (tp_ != nullptr && tp_->size() > 1)
+    tp_->broadcast(values.data(), values.size() * sizeof(float), 0);
   return values;
 }
 

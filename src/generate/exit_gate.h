@@ -19,12 +19,15 @@ std::int64_t depth_of(std::span<const float> weights);
 /// The router, where late layers begin: it lives on the last stage and decides on an earlier one.
 class ExitGate {
  public:
-  /// Copies the last stage's router to every stage. Collective over the pipeline axis `pp`.
+  /// Copies the last stage's router to every stage. Collective over the pipeline axis `pp`; the
+  /// stage must outlive the gate.
   ExitGate(const ExitOptions& options, const methods::mode::LateVote& vote,
            const model::Stage& stage, comm::Communicator& pp);
 
   /// The weights [m, k], row by row, of the late layers that decide on each row of H_{n-k}
-  /// [m, hidden]: the softmax over the scores of those that are kept, 0 for the others.
+  /// [m, hidden]: the softmax over the scores of those that are kept, 0 for the others. Collective
+  /// over the tensor group: what its first rank found is decided. Others on unlike processors might
+  /// round a near tie the other way, run other rows, and wait for each other for ever.
   std::vector<float> weigh(const Tensor& states) const;
 
  private:
@@ -32,6 +35,7 @@ class ExitGate {
   std::int64_t kept_;  // of the largest scores
   methods::mode::ModeSpec spec_;
   float norm_eps_;
+  comm::Communicator* tp_;  // may be null
   methods::mode::RouterWeights router_;
 };
 

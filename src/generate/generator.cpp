@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/stop_vote.h"
+#include "core/timer.h"
 #include "generate/exit_decoder.h"
 #include "generate/stage_decoder.h"
 
@@ -30,17 +31,30 @@ class Session {
         drain();
         return std::nullopt;
       }
-      for (std::size_t group = 0; group < on_their_way_.size(); ++group) {
-        Step& step = on_their_way_[group];
-        if (!step.empty()) finish(static_cast<int>(group), step, on_token);
-        step = roster_.plan(static_cast<int>(group));
-        if (!step.empty()) start(static_cast<int>(group), step);
-      }
+      run_round(on_token);
     }
     return roster_.take_results();
   }
 
+  const DecodeTime& decode_time() const { return decode_time_; }
+
  private:
+  void run_round(const TokenCallback& on_token) {
+    const Timer timer;
+    std::int64_t started = 0;
+    bool prompts = false;
+    for (std::size_t group = 0; group < on_their_way_.size(); ++group) {
+      Step& step = on_their_way_[group];
+      prompts = prompts || !step.prompt_slots.empty();
+      if (!step.empty()) finish(static_cast<int>(group), step, on_token);
+      step = roster_.plan(static_cast<int>(group));
+      prompts = prompts || !step.prompt_slots.empty();
+      started += static_cast<std::int64_t>(step.prompts.size());
+      if (!step.empty()) start(static_cast<int>(group), step);
+    }
+    if (!prompts && started > 0) decode_time_ += {timer.seconds(), started};
+  }
+
   // Takes in the steps on their way, so that no rank is left with a message that nobody receives.
   void drain() {
     for (std::size_t group = 0; group < on_their_way_.size(); ++group)
@@ -69,6 +83,7 @@ class Session {
   Roster roster_;
   StageLink link_;
   std::vector<Step> on_their_way_;  // of each group, the step whose tokens are not yet known
+  DecodeTime decode_time_;
 };
 
 }  // namespace
@@ -141,13 +156,19 @@ std::optional<std::vector<Continuation>> Generator::run(const std::vector<Prompt
                                                         const TokenCallback& on_token,
                                                         const std::function<bool()>& stop) {
   const RosterLimits limits = this->limits(prompts);
+  const auto run_through = [&](Decoder& decoder) {
+    Session session(grid_.pp(), decoder, chooser_, prompts, limits);
+    auto texts = session.run(on_token, stop);
+    decode_time_ += session.decode_time();
+    return texts;
+  };
   if (!options_.exit.early()) {
     StageDecoder decoder(stage_, limits.slots, limits.capacity, options_.vote);
-    return Session(grid_.pp(), decoder, chooser_, prompts, limits).run(on_token, stop);
+    return run_through(decoder);
   }
   ExitDecoder decoder(stage_, grid_.pp(), limits.slots, limits.capacity, *options_.vote,
                       options_.exit);
-  auto texts = Session(grid_.pp(), decoder, chooser_, prompts, limits).run(on_token, stop);
+  auto texts = run_through(decoder);
   if (!texts) return texts;  // all ranks have been told to stop
   ExitCounts counts = decoder.counts();
   counts.sum_over(grid_.pp());

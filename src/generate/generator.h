@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/process_grid.h"
+#include "generate/decode_time.h"
 #include "generate/exit_counts.h"
 #include "generate/exit_options.h"
 #include "generate/roster.h"
@@ -62,6 +63,9 @@ class Generator {
   /// early exits.
   const ExitCounts& exit_counts() const { return exit_counts_; }
 
+  /// Of all generate() so far, on this rank.
+  const DecodeTime& decode_time() const { return decode_time_; }
+
  private:
   std::int64_t context() const;
   void check(const std::vector<Prompt>& prompts) const;
@@ -77,6 +81,7 @@ class Generator {
   GeneratorOptions options_;
   TokenChooser chooser_;
   ExitCounts exit_counts_;
+  DecodeTime decode_time_;
 };
 
 }  // namespace fathom::generate

@@ -5,43 +5,15 @@
 
 #include "../mpi_main.h"
 #include "../support/expect_error.h"
-#include "core/parameter_names.h"
 #include "generate/generator.h"
-#include "methods/adapters/parameter_names.h"
+#include "planted_model.h"
 #include "tests/train/small_distillation.h"
-#include "train/engine.h"
-#include "train/hf_weights.h"
 
 namespace fathom::generate {
 namespace {
 
 namespace fs = std::filesystem;
 using methods::adapters::Kind;
-
-// The folder's weights, and numbers that nothing has trained for what a method adds.
-class Planted : public model::WeightSource {
- public:
-  explicit Planted(const std::string& folder) : base_(folder, model::Family::llama) {}
-  void read(const model::Parameter& parameter, const model::Piece& piece,
-            float* out) const override {
-    const std::string& name = parameter.name;
-    if (!is_method_parameter(name) && !methods::adapters::is_adapter_parameter(name))
-      return base_.read(parameter, piece, out);
-    const std::int64_t width = parameter.shape.dims() == 2 ? parameter.shape[1] : 1;
-    const bool norm = name.find("mode.norm") != std::string::npos;
-    const float spread = name.find("router") != std::string::npos ? 4.0f : 0.4f;
-    for (std::int64_t r = 0; r < piece.rows; ++r)
-      for (std::int64_t c = 0; c < piece.columns; ++c) {
-        const std::int64_t element = (piece.row + r) * width + piece.column + c;
-        const auto centred =
-            static_cast<float>(uniform(7, std::hash<std::string>()(name), element)) - 0.5f;
-        out[r * piece.columns + c] = (norm ? 1.0f : 0.0f) + spread * centred;
-      }
-  }
-
- private:
-  train::HfWeights base_;
-};
 
 struct Case {
   std::string name;
@@ -73,22 +45,22 @@ class TunedExits : public ::testing::TestWithParam<Case> {
     delete files_;
   }
 
-  TunedExits() : device_(test::make_test_device(std::size_t{1} << 28, test::world().rank())) {
+  TunedExits()
+      : device_(test::make_test_device(std::size_t{1} << 28, test::world().rank())),
+        grid_(std::make_unique<comm::ProcessGrid>(test::world(), GetParam().grid, *device_)),
+        engine_(test::planted_engine(*device_, *grid_, config(4))) {}
+
+  static train::TrainConfig config(int k) {
     train::TrainConfig config;
     config.model.path = *files_ / "model";
     config.grid.tp = GetParam().grid.tp;
     config.grid.pp = GetParam().grid.pp;
-    config.mode = {.enabled = true, .spec = {.k = 4}};
+    config.mode = {.enabled = true, .spec = {.k = k}};
     config.adapter.spec.kind = GetParam().kind;
     config.adapter.spec.prefix = config.adapter.spec.suffix = 2;
     if (GetParam().kind == Kind::none)
       config.moc = {.enabled = true, .rank = 4, .alpha = 0.6, .top_k = 2};
-    grid_ = std::make_unique<comm::ProcessGrid>(test::world(), GetParam().grid, *device_);
-    engine_ = std::make_unique<train::Engine>(*device_, *grid_, config,
-                                              train::make_engine_plan(config), false);
-    engine_->load_initial_weights();
-    model::load_parameters(engine_->student().parameters(), Planted(config.model.path));
-    engine_->weights_changed();
+    return config;
   }
 
   std::vector<Continuation> generate(const ExitOptions& exit) {
@@ -144,6 +116,26 @@ TEST_P(TunedExits, CopiesBeginAlike) {
   const auto off = generate(exit);
   for (std::size_t i = 0; i < off.size(); ++i)
     EXPECT_NEAR(copy[i].logprobs.front(), off[i].logprobs.front(), 5e-5) << "prompt " << i;
+}
+
+// The first layer above an exit sees the state at the exit itself, and with two late layers there
+// is no other: keys and values that an adapter changes are copied as they would have been made.
+TEST_P(TunedExits, CopiesOfOneLayerAreExact) {
+  if (GetParam().kind == Kind::molex) GTEST_SKIP() << "what runs beside a layer is not copied";
+  train::TrainConfig of_two = config(2);
+  if (of_two.adapter.spec.on_linear_layers()) of_two.adapter.spec.targets = {"k_proj", "v_proj"};
+  engine_ = test::planted_engine(*device_, *grid_, of_two);
+  ExitOptions exit{.policy = ExitPolicy::topk, .topk = 1, .cache = ExitCache::copy};
+  const auto copy = generate(exit);
+  EXPECT_GT(counts_.tokens.front(), 0);
+  EXPECT_GT(counts_.tokens.back(), 0);
+  exit.cache = ExitCache::off;
+  const auto off = generate(exit);
+  for (std::size_t i = 0; i < off.size(); ++i) {
+    EXPECT_EQ(copy[i].ids, off[i].ids) << "prompt " << i;
+    for (std::size_t t = 0; t < off[i].ids.size(); ++t)
+      EXPECT_NEAR(copy[i].logprobs[t], off[i].logprobs[t], 5e-5) << i << ", token " << t;
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<Case>& info) {

@@ -20,7 +20,7 @@ inline Doubles kept_weights(const Doubles& scores, const ExitOptions& options) {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return scores[a] > scores[b]; });
     order.resize(static_cast<std::size_t>(options.topk));
-  } else if (options.threshold < 1) {
+  } else if (options.policy == ExitPolicy::threshold && options.threshold < 1) {
     double all = 0, sum = 0;
     for (const double s : scores) all += std::exp(s);
     std::size_t kept = 0;
@@ -32,6 +32,14 @@ inline Doubles kept_weights(const Doubles& scores, const ExitOptions& options) {
   for (const std::size_t j : order) sum += weights[j] = std::exp(scores[j]);
   for (double& w : weights) w /= sum;
   return weights;
+}
+
+/// A state as the router reads it.
+inline Doubles router_input(Doubles state, const methods::mode::ModeSpec& spec, double eps) {
+  if (spec.router_input == methods::mode::RouterInput::raw) return state;
+  const double squares = std::inner_product(state.begin(), state.end(), state.begin(), 0.0);
+  for (double& x : state) x /= std::sqrt(squares / static_cast<double>(state.size()) + eps);
+  return state;
 }
 
 /// What the definition gives for every position of a sequence.
@@ -72,14 +80,21 @@ inline Reference reference(const model::Stage& whole, const methods::mode::LateV
   const model::Pass pass = pass_over(whole, ids);
   const std::int64_t gate = vote.gate_layer(), layers = whole.spec().layers;
   autograd::Var x = whole.run_blocks(pass, whole.embed(pass), 0, gate);
-  const auto states = matrix_of(x.value), router = matrix_of(vote.router().weight.value);
-  const std::vector<float> bias = to_host(vote.router().bias.value);
+  const methods::mode::ModeSpec& spec = vote.spec();
+  std::vector<Doubles> router(static_cast<std::size_t>(spec.k));
+  std::vector<float> bias(router.size(), 0.0f);  // equal scores where nothing routes
+  if (spec.routed()) {
+    router = matrix_of(vote.router().weight.value);
+    bias = to_host(vote.router().bias.value);
+  }
   std::vector<Doubles> weights;
   Reference result;
-  for (const Doubles& h : states) {
+  for (const Doubles& state : matrix_of(x.value)) {
+    const Doubles h = router_input(state, spec, whole.spec().norm_eps);
     Doubles scores;
     for (std::size_t j = 0; j < router.size(); ++j)
-      scores.push_back(std::inner_product(h.begin(), h.end(), router[j].begin(), double{bias[j]}));
+      scores.push_back(
+          std::inner_product(router[j].begin(), router[j].end(), h.begin(), double{bias[j]}));
     weights.push_back(kept_weights(scores, options));
     std::size_t depth = scores.size();
     while (weights.back()[depth - 1] == 0) --depth;

@@ -37,12 +37,14 @@ struct Decoding {
     Generator generator(engine->student(), grid, options);
     auto results = generator.generate(prompts);
     counts = generator.exit_counts();
+    time = generator.decode_time();
     return results;
   }
 
   comm::ProcessGrid grid;
   std::unique_ptr<train::Engine> engine;
   ExitCounts counts;
+  DecodeTime time;
 };
 
 std::vector<Prompt> prompts() {
@@ -163,6 +165,45 @@ TEST_P(Exits, TokensLeaveEverywhere) {
   EXPECT_GT(here_.counts.bound(whole_.engine->student().spec()), 1);
 }
 
+// Where a late layer has all the weight, the others may as well not vote.
+TEST_P(Exits, AllWeightOnTheChosenLayersIsDenseDecoding) {
+  const auto plant = [&](float scale, const std::vector<float>& bias) {
+    if (!here_.grid.is_last_stage()) return;
+    const methods::mode::RouterWeights& router = here_.engine->vote()->router();
+    kernels::scale(router.weight.value, scale);
+    if (!bias.empty()) copy_from_host(router.bias.value, bias);
+  };
+  const auto expect_dense = [&](int topk) {
+    const auto dense = here_.generate(prompts(), {.max_new = 18, .batch = 3});
+    const ExitOptions exit{.policy = ExitPolicy::topk, .topk = topk};
+    const auto chosen = here_.generate(prompts(), {.max_new = 18, .batch = 3, .exit = exit});
+    for (std::size_t i = 0; i < dense.size(); ++i) {
+      EXPECT_EQ(chosen[i].ids, dense[i].ids) << "prompt " << i;
+      for (std::size_t t = 0; t < dense[i].ids.size(); ++t)
+        EXPECT_NEAR(chosen[i].logprobs[t], dense[i].logprobs[t], kTolerance) << i << ", " << t;
+    }
+  };
+  plant(1000, {});  // another layer for every token, with the weight 1 to rounding
+  expect_dense(1);
+  EXPECT_GT(here_.counts.tokens.front(), 0);
+  EXPECT_GT(here_.counts.tokens.back(), 0);
+  for (int last = 1; last < k(); ++last) {  // two layers for all tokens
+    std::vector<float> bias(static_cast<std::size_t>(k()), 0.0f);
+    bias[0] = bias[static_cast<std::size_t>(last)] = 50;
+    plant(0, bias);
+    expect_dense(2);
+    EXPECT_EQ(here_.counts.tokens[static_cast<std::size_t>(last)], 7 * 17);
+  }
+}
+
+// Processors may round unlike: what the other tensor ranks find does not count.
+TEST_P(Exits, TensorRanksFollowTheFirst) {
+  if (here_.grid.is_last_stage() && here_.grid.place().tp > 0)
+    kernels::scale(here_.engine->vote()->router().weight.value, -1);
+  expect_definition({.policy = ExitPolicy::topk, .topk = 1, .flush = 3}, 3);
+  expect_definition({.policy = ExitPolicy::threshold, .threshold = 0.6, .flush = 3}, 3);
+}
+
 // A sequence that ends leaves its waiting tokens behind; the next one in its slot starts afresh.
 TEST_P(Exits, EndedSequencesOweNothing) {
   GeneratorOptions options{
@@ -195,6 +236,8 @@ TEST_P(Exits, LayersAboveTheFirstRunForAFullListAlone) {
     EXPECT_EQ(here_.counts.tokens.front(), 16);
     EXPECT_EQ(here_.counts.steps, 16);
     EXPECT_EQ(here_.counts.runs.front(), 16);
+    EXPECT_EQ(here_.time.tokens, 15) << "the first step runs in the round that takes the prompt's";
+    EXPECT_GT(here_.time.rate(), 0);
     return here_.counts.runs.back();
   };
   EXPECT_EQ(runs({.policy = ExitPolicy::topk, .topk = 1, .flush = 4}), 4);

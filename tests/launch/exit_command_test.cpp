@@ -1,6 +1,9 @@
 // Leaving early as a user does it: a model trained with late layers that vote answers through
 // `fathom generate` and `fathom evaluate`, on any grid, and says how deep its tokens went.
 
+#include <algorithm>
+#include <regex>
+
 #include "tests/launch/evaluate_files.h"
 
 namespace fathom::launch {
@@ -48,7 +51,9 @@ TEST_F(ExitCommand, TextIsThatOfEveryLayerOnAnyGrid) {
   EXPECT_EQ(generate(leaving + "--exit-flush=0"), every_layer);
   EXPECT_EQ(generate(leaving + "--tp=2", "$MPIRUN"), every_layer);
   EXPECT_EQ(generate(leaving + "--pp=2", "$MPIRUN"), every_layer);
-  EXPECT_EQ(generate(leaving + "--stream"), generate(leaving + "--exit-cache=off --stream"));
+  const std::string streamed = generate(leaving + "--exit-cache=off --stream");
+  EXPECT_EQ(generate(leaving + "--stream"), streamed);
+  EXPECT_EQ(generate(leaving + "--stream --pp=2", "$MPIRUN"), streamed);
 }
 
 TEST_F(ExitCommand, TheWholeShareKeepsEveryLayer) {
@@ -59,10 +64,45 @@ TEST_F(ExitCommand, TheWholeShareKeepsEveryLayer) {
   EXPECT_TRUE(said("4.00 of 4 layers a token")) << said();
 }
 
+// The groups of every match of a pattern, as numbers.
+std::vector<std::vector<double>> numbers(const std::string& text, const char* pattern) {
+  const std::regex form(pattern);
+  std::vector<std::vector<double>> found;
+  for (auto at = std::sregex_iterator(text.begin(), text.end(), form); at != std::sregex_iterator();
+       ++at) {
+    found.emplace_back();
+    for (std::size_t group = 1; group < at->size(); ++group)
+      found.back().push_back(std::stod(at->str(group)));
+  }
+  return found;
+}
+
+// Three pairs, each with its ratio, of which the middle one is the answer; beside it the bound of
+// what left and what ran, which is the same whenever the prompts are decoded.
 TEST_F(ExitCommand, SaysHowMuchFaster) {
   generate("--exit=topk --exit-topk=1 --exit-compare");
-  EXPECT_TRUE(said("by the weights read at most")) << said();
-  EXPECT_TRUE(said("times as fast")) << said();
+  const auto pairs = numbers(said(),
+                             "exit-compare: ([0-9.]+) tokens/s with exits, ([0-9.]+) through all "
+                             "layers: ([0-9.]+) times");
+  ASSERT_EQ(pairs.size(), 3u) << said();
+  std::vector<double> ratios;
+  for (const auto& pair : pairs) {
+    EXPECT_NEAR(pair[2], pair[0] / pair[1], 1e-3 * (1 + pair[2]) + 0.1 * pair[2] / pair[1]);
+    ratios.push_back(pair[2]);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const auto median = numbers(said(),
+                              "in the median ([0-9.]+) times as fast, prompts left out; by the "
+                              "weights read at most ([0-9.]+)");
+  ASSERT_EQ(median.size(), 1u) << said();
+  EXPECT_EQ(median[0][0], ratios[1]);
+  const auto bound = numbers(said(), "read at most ([0-9.]+) times as fast as all layers");
+  ASSERT_EQ(bound.size(), 1u) << said();
+  EXPECT_EQ(median[0][1], bound[0][0]);
+  EXPECT_GT(bound[0][0], 1);
+
+  generate("--exit=topk --exit-topk=1 --exit-compare --max-new=1");
+  EXPECT_TRUE(said("nothing is left to time")) << said();
 }
 
 TEST_F(ExitCommand, EvaluationReportsDepth) {
@@ -79,6 +119,13 @@ TEST_F(ExitCommand, EvaluationReportsDepth) {
   std::int64_t tokens = 0;
   for (const json& at_depth : few.at("tokens")) tokens += at_depth.get<std::int64_t>();
   EXPECT_GT(tokens, 0);
+
+  // Replicas answer other questions, and count together.
+  const json half = exits("0.5");
+  const json spread =
+      succeed("$MPIRUN " + evaluate + "0.5 --dp=2").at("answers").at("seeds").at(0).at("exits");
+  EXPECT_EQ(spread.at("tokens"), half.at("tokens"));
+  EXPECT_EQ(spread.at("layers"), half.at("layers"));
 }
 
 TEST_F(ExitCommand, WhatCannotBe) {
