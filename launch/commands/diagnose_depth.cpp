@@ -29,6 +29,9 @@ SourcePlan plan_of(const options::DiagnoseDepthRequest& request) {
             ": only the last layer votes, and there is nothing to compare it with");
     return source;
   }
+  require(methods::mode::has_late_states(plan.student), ErrorKind::config, name,
+          ": this model has its norms behind the residual sums and none before the head, so that "
+          "its layers cannot be heard one by one; models with norms in front of each layer can");
   require(request.layers != 1 && request.layers <= layers, ErrorKind::config, "--layers ",
           request.layers, ": give 2 to ", layers, ", the layers of ", name, ", or 0 for half");
   plan.set_mode({.k = request.layers > 0 ? request.layers : std::max(2, layers / 2),

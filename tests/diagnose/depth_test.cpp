@@ -77,6 +77,16 @@ TEST_P(DepthGolden, LossesAreThoseOfPyTorchAndTheGridDoesNotMatter) {
   EXPECT_EQ(sums.examples, one.examples);
   EXPECT_EQ(sums.both_correct, one.both_correct);
   EXPECT_EQ(sums.both_solved, one.both_solved);
+  EXPECT_EQ(sums.solved, one.solved);
+  ASSERT_EQ(static_cast<double>(sums.solved.size()), sums.examples);
+  std::vector<double> solved(sums.k() + 1);  // by layer, then the mixture
+  for (std::size_t i = 0; i < sums.solved.size(); ++i) {
+    if (i > 0) {
+      EXPECT_LT(sums.solved[i - 1].record, sums.solved[i].record);
+    }
+    for (std::size_t j = 0; j < solved.size(); ++j) solved[j] += sums.solved[i].by.at(j) == '1';
+  }
+  EXPECT_EQ(solved.back(), sums.mixture.solved);
   EXPECT_NEAR(sums.entropy, one.entropy, 1e-5 * one.entropy);
   for (std::size_t j = 0; j < sums.k(); ++j) {
     const LayerSums &here = sums.layers[j], &there = one.layers[j];
@@ -88,6 +98,7 @@ TEST_P(DepthGolden, LossesAreThoseOfPyTorchAndTheGridDoesNotMatter) {
     EXPECT_EQ(here.largest, there.largest);
     EXPECT_EQ(here.correct, sums.both_correct[j * sums.k() + j]);
     EXPECT_EQ(here.solved, sums.both_solved[j * sums.k() + j]);
+    EXPECT_EQ(here.solved, solved[j]);
   }
 }
 
@@ -126,12 +137,16 @@ TEST(DepthRule, ARoutersWeightsCountWhereTheyWereTrained) {
 }
 
 TEST(DepthReport, HasARowForEachLayerAndTheMixture) {
-  const Report report = report_of(four_layers(), {}, true);
+  DepthSums sums = four_layers();
+  sums.solved = {{3, "01011"}, {8, "00001"}};
+  const Report report = report_of(sums, {}, true);
   EXPECT_EQ(report.exit_code(), 0);
-  ASSERT_EQ(report.tables.size(), 3u);
+  ASSERT_EQ(report.tables.size(), 4u);
   EXPECT_EQ(report.tables[0].rows.size(), 5u);
   EXPECT_EQ(report.tables[1].columns,
             (std::vector<std::string>{"layer", "layer_7", "layer_8", "layer_9", "layer_10"}));
+  EXPECT_EQ(csv_text(report.tables[3]),
+            "record,layer_7,layer_8,layer_9,layer_10,mixture\r\n3,0,1,0,1,1\r\n8,0,0,0,0,1\r\n");
 }
 
 }  // namespace

@@ -133,16 +133,20 @@ void DepthCollector::count_examples(const data::MicroBatch& batch,
       row += batch.labels[static_cast<std::size_t>(t)] != data::kNoLabel;
     if (row == first) continue;
     sums_.examples += 1;
-    std::vector<char> solved;
+    ExampleSolved example{.record = batch.record_index[s - 1], .by = {}};
     for (const auto& layer : correct)
-      solved.push_back(std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(first),
-                                   layer.begin() + static_cast<std::ptrdiff_t>(row),
-                                   [](char c) { return c != 0; }));
-    sums_.mixture.solved += solved[k];
+      example.by += std::all_of(layer.begin() + static_cast<std::ptrdiff_t>(first),
+                                layer.begin() + static_cast<std::ptrdiff_t>(row),
+                                [](char c) { return c != 0; })
+                        ? '1'
+                        : '0';
+    const auto solved = [&](std::size_t layer) { return example.by[layer] == '1'; };
+    sums_.mixture.solved += solved(k);
     for (std::size_t j = 0; j < k; ++j) {
-      sums_.layers[j].solved += solved[j];
-      for (std::size_t i = 0; i < k; ++i) sums_.both_solved[j * k + i] += solved[j] && solved[i];
+      sums_.layers[j].solved += solved(j);
+      for (std::size_t i = 0; i < k; ++i) sums_.both_solved[j * k + i] += solved(j) && solved(i);
     }
+    sums_.solved.push_back(std::move(example));
   }
   FATHOM_CHECK(row == correct.front().size(), row, " supervised rows, and ", correct.front().size(),
                " votes");

@@ -42,6 +42,20 @@ Table overlap_table(const std::string& name, const DepthSums& sums,
   return table;
 }
 
+// Which examples each layer solves.
+Table example_table(const DepthSums& sums) {
+  Table table{"examples_solved", {"record"}};
+  for (std::size_t j = 0; j < sums.k(); ++j)
+    table.columns.push_back(str("layer_", layer_number(sums, j)));
+  table.columns.emplace_back("mixture");
+  for (const ExampleSolved& example : sums.solved) {
+    std::vector<Cell> row = {example.record};
+    for (const char by : example.by) row.emplace_back(std::int64_t{by == '1'});
+    table.add(std::move(row));
+  }
+  return table;
+}
+
 // Of what the row's layer puts right, the share that the column's does as well.
 HeatMap overlap_map(const DepthSums& sums) {
   HeatMap map;
@@ -90,7 +104,7 @@ Report report_of(const DepthSums& sums, const DepthRule& rule, bool routed) {
                   {"recommended_k", std::int64_t{found.k}},
                   {"because", found.reason}};
   report.tables = {layer_table(sums), overlap_table("tokens_both", sums, sums.both_correct),
-                   overlap_table("examples_both", sums, sums.both_solved)};
+                   overlap_table("examples_both", sums, sums.both_solved), example_table(sums)};
   report.pictures = {
       chart(sums, "Each layer through the head", "nats",
             {{"loss", &LayerSums::loss}, {"KL from the last", &LayerSums::divergence}}),

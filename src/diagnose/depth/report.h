@@ -5,8 +5,8 @@
 
 namespace fathom::diagnose::depth {
 
-/// Tables "layers", "tokens_both" and "examples_both", pictures of losses, agreement and overlap,
-/// and the recommended k, from sums over all ranks.
+/// Tables "layers", "tokens_both", "examples_both" and "examples_solved", pictures of losses,
+/// agreement and overlap, and the recommended k, from sums over all ranks.
 Report report_of(const DepthSums& sums, const DepthRule& rule, bool routed);
 
 }  // namespace fathom::diagnose::depth

@@ -1,5 +1,8 @@
 #include "diagnose/depth/sums.h"
 
+#include <algorithm>
+#include <sstream>
+
 namespace fathom::diagnose::depth {
 
 DepthSums::DepthSums(std::int64_t first_layer, std::size_t k)
@@ -22,6 +25,20 @@ void DepthSums::reduce(comm::ProcessGrid& grid) {
   for (comm::Communicator* group : {&grid.dp(), &grid.pp()})
     group->all_reduce(packed.data(), packed.size(), comm::ReduceOp::sum);
   for (std::size_t i = 0; i < values.size(); ++i) *values[i] = packed[i];
+  gather_examples(grid);
+}
+
+// As text, "record bits" a line: the ranks have unlike numbers of them.
+void DepthSums::gather_examples(comm::ProcessGrid& grid) {
+  std::ostringstream mine;
+  for (const ExampleSolved& example : solved) mine << example.record << " " << example.by << "\n";
+  std::string all;
+  for (const std::string& part : grid.dp().all_gather_text(mine.str())) all += part;
+  std::istringstream lines(grid.pp().broadcast_text(all, grid.pp().size() - 1));
+  solved.clear();
+  for (ExampleSolved example; lines >> example.record >> example.by;) solved.push_back(example);
+  std::sort(solved.begin(), solved.end(),
+            [](const ExampleSolved& a, const ExampleSolved& b) { return a.record < b.record; });
 }
 
 }  // namespace fathom::diagnose::depth

@@ -31,12 +31,16 @@ Var rows_from(const Var& x, std::int64_t first) {
 
 }  // namespace
 
+bool has_late_states(const model::ModelSpec& model) {
+  return model.pre_norm && model.final_norm;
+}
+
 void check(const ModeSpec& spec, const model::ModelSpec& model) {
   require(spec.k >= 1 && spec.k <= model.layers, ErrorKind::config, "mode.k = ", spec.k,
           ": the model has ", model.layers, " layers; give 1 to ", model.layers);
   require(spec.top_k >= 0 && spec.top_k <= spec.k, ErrorKind::config, "mode.top_k = ", spec.top_k,
           " of mode.k = ", spec.k, " late layers; give at most so many, or 0 for all");
-  require(model.pre_norm && model.final_norm, ErrorKind::config,
+  require(has_late_states(model), ErrorKind::config,
           "mode.enabled: this model has its norms behind the residual sums and none before the "
           "head, so that its layers have no un-normalised states to vote with; models with norms "
           "in front of each layer are supported");
@@ -91,7 +95,7 @@ void LateVote::declare(bool owned, model::ParameterSet& parameters) {
   }
 }
 
-void LateVote::initialise(const model::Stage& last) {
+void LateVote::initialise(const model::Stage& last, RouterInit router) {
   for (const model::NormWeights& norm : norms_) {
     copy_from_host(norm.weight.value, to_host(last.final_norm().weight.value));
     if (biased_) copy_from_host(norm.bias.value, to_host(last.final_norm().bias.value));
@@ -99,7 +103,8 @@ void LateVote::initialise(const model::Stage& last) {
   if (!spec_.routed()) return;
   kernels::fill(declared_router_.weight.value, 0.0f);
   std::vector<float> bias(static_cast<std::size_t>(declared_k_), 0.0f);
-  bias.back() = static_cast<float>(std::log(kLastWeight * (declared_k_ - 1) / (1 - kLastWeight)));
+  if (router == RouterInit::last)
+    bias.back() = static_cast<float>(std::log(kLastWeight * (declared_k_ - 1) / (1 - kLastWeight)));
   copy_from_host(declared_router_.bias.value, bias);
 }
 

@@ -9,6 +9,9 @@
 
 namespace fathom::methods::mode {
 
+/// Whether a model's layers have states that a head can read: norms stand in front of them.
+bool has_late_states(const model::ModelSpec& model);
+
 /// Throws Error(config) naming the key of [mode] that does not fit the model.
 void check(const ModeSpec& spec, const model::ModelSpec& model);
 
@@ -64,9 +67,9 @@ class LateVote {
   /// Declares the parameters of the last stage; the vote must outlive the set.
   void declare(bool owned, model::ParameterSet& parameters);
 
-  /// Sets the parameters of a new run: norms as the final norm, a router that gives the last layer
-  /// 0.9 and the others the rest, whatever the token. Last stage only.
-  void initialise(const model::Stage& last);
+  /// Sets the parameters of a new run: norms as the final norm, the router as asked. Last stage
+  /// only.
+  void initialise(const model::Stage& last, RouterInit router = RouterInit::last);
 
   /// Leaves only the last k layers with a vote, 2 <= k <= the number declared: what the others had
   /// is left out of the set, and the router reads the state before the layers that remain. `last`

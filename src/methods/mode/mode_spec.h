@@ -17,6 +17,12 @@ enum class RouterInput {
   rms,  ///< divided by its root mean square: a few tokens of some models have huge states
 };
 
+/// What a learnt router says before it has learnt anything, of every token.
+enum class RouterInit {
+  last,     ///< 0.9 for the last layer, which is the model, and equal parts of the rest
+  uniform,  ///< 1 / k
+};
+
 /// What stands between a late layer and the head.
 enum class Norms {
   own,     ///< a trainable norm for each layer, the last one's being the model's final norm
