@@ -9,6 +9,7 @@
 #include "launch/commands/source.h"
 #include "methods/adapters/adapter_config.h"
 #include "train/adapter_folder.h"
+#include "train/hf_weights.h"
 #include "train/mode_file.h"
 #include "train/run_state.h"
 
@@ -20,6 +21,29 @@ int verify(const std::filesystem::path& folder) {
   for (const std::string& damage : damages) std::cout << damage << "\n";
   if (damages.empty()) std::cout << folder.string() << ": sound\n";
   return damages.empty() ? 0 : exit_code(ErrorKind::io);
+}
+
+// The model's own weights as the run trained or froze them.
+class CheckpointWeights : public model::WeightSource {
+ public:
+  explicit CheckpointWeights(checkpoints::CheckpointReader& reader) : reader_(reader) {}
+  void read(const model::Parameter& parameter, const model::Piece& piece,
+            float* out) const override {
+    reader_.read(parameter.name, {{piece.row, piece.column}, {piece.rows, piece.columns}}, out);
+  }
+
+ private:
+  checkpoints::CheckpointReader& reader_;
+};
+
+// What late layers vote with, beside weights that were exported before it.
+void export_votes(checkpoints::CheckpointReader& reader, const std::string& mode,
+                  const model::ModelSpec& spec, const model::WeightSource& weights,
+                  const std::filesystem::path& output) {
+  train::write_mode_file(reader, mode, spec, weights, output);
+  log_warn("late layers of this model vote; what they vote with is in ",
+           (output / "mode.safetensors").string(),
+           ", and programs that do not read it run the last layer alone");
 }
 
 // A Hugging Face folder that transformers loads: weights, config.json, and the tokenizer that the
@@ -34,12 +58,6 @@ void export_folder(const std::filesystem::path& checkpoint,
           ": this run trained mixture of control, whose controls depend on the input and cannot be "
           "merged into weights; use the checkpoint itself (generate, evaluate)");
   const std::filesystem::path output(request.output);
-  if (!state.mode.empty()) {
-    train::write_mode_file(reader, state.mode, spec, output);
-    log_warn("late layers of this model vote; what they vote with is in ",
-             (output / "mode.safetensors").string(),
-             ", and programs that do not read it run the last layer alone");
-  }
   std::map<std::string, std::function<void(std::vector<float>&)>> changes;
   if (!state.adapter.empty() && request.adapter == options::AdapterExport::merged)
     changes = train::merge_changes(
@@ -48,6 +66,8 @@ void export_folder(const std::filesystem::path& checkpoint,
     require(!state.adapter.empty(), ErrorKind::config, checkpoint.string(),
             ": --adapter=peft, but this run trained no adapter");
     train::write_adapter_folder(reader, state.adapter, spec, output);
+    if (!state.mode.empty())
+      export_votes(reader, state.mode, spec, CheckpointWeights(reader), output);
     log_info("exported the adapter of ", checkpoint.string(), " to ", output.string());
     return;
   }
@@ -59,6 +79,8 @@ void export_folder(const std::filesystem::path& checkpoint,
        .dtype = request.dtype,
        .shard_bytes = static_cast<std::uint64_t>(request.max_shard_gib * (1 << 30))});
   files::write_text_atomically(output / "config.json", model::config_json(spec, request.dtype));
+  if (!state.mode.empty())
+    export_votes(reader, state.mode, spec, train::HfWeights(output, spec.family), output);
   const auto tokenizer = std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer";
   if (std::filesystem::exists(tokenizer)) {
     for (const auto& entry : std::filesystem::directory_iterator(tokenizer))

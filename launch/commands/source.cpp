@@ -60,7 +60,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
   result.plan = train::plan_for(spec, result.config);
   result.plan.set_adapter(adapter, source.adapter);
   result.plan.set_moc(moc);
-  if (mode) result.plan.set_mode(*mode, mode_folder.string());
+  if (mode) result.plan.set_mode(*mode, mode_folder.string(), source.model);
   return result;
 }
 

@@ -125,6 +125,7 @@ using kernels::DeviceKind;
 using kernels::Precision;
 using methods::mode::Norms;
 using methods::mode::Router;
+using methods::mode::RouterInit;
 using methods::mode::RouterInput;
 using methods::mta::Granularity;
 using methods::mta::PairNormalisation;
@@ -271,6 +272,9 @@ inline constexpr std::array enum_words<Router> = {Word<Router>{"learnt", Router:
 template <>
 inline constexpr std::array enum_words<RouterInput> = {Word<RouterInput>{"raw", RouterInput::raw},
                                                        Word<RouterInput>{"rms", RouterInput::rms}};
+template <>
+inline constexpr std::array enum_words<RouterInit> = {
+    Word<RouterInit>{"last", RouterInit::last}, Word<RouterInit>{"uniform", RouterInit::uniform}};
 template <>
 inline constexpr std::array enum_words<Norms> = {Word<Norms>{"own", Norms::own},
                                                  Word<Norms>{"shared", Norms::shared},

@@ -1,5 +1,7 @@
 #include "launch/options/train.h"
 
+#include <algorithm>
+
 #include "launch/options/ini.h"
 
 namespace fathom::options {
@@ -27,6 +29,37 @@ bool allowed(const Change& change, const train::RunConfig& run) {
 const char* way_out(OnResume on_resume) {
   return on_resume == OnResume::data ? "run.reset_data=true starts the sample order anew"
                                      : "run.accept_changes=true uses the new value";
+}
+
+// Sections of methods that nobody switched on or off, and that say more: their switch was
+// forgotten. One that is off on purpose keeps what the recipe says, for the ablation.
+std::vector<train::Violation> forgotten_switches(const OptionTable& table) {
+  std::vector<train::Violation> broken;
+  for (const Option& option : table.options()) {
+    if (!option.name.ends_with(".enabled") || option.origin != default_origin) continue;
+    const std::string section = option.name.substr(0, option.name.find('.') + 1);
+    train::Violation violation{{option.name},
+                               str("the method is off, and the rest would not be read: ",
+                                   option.name, " = true, or = false to leave it off")};
+    for (const Option& other : table.options())
+      if (other.name.starts_with(section) && other.text() != other.default_text)
+        violation.keys.push_back(other.name);
+    if (violation.keys.size() > 1) broken.push_back(std::move(violation));
+  }
+  return broken;
+}
+
+// Those of the values, and those of how they were given.
+std::vector<train::Violation> all_violations(const TrainRequest& request,
+                                             const OptionTable& table) {
+  std::vector<train::Violation> all = train::violations(request.config);
+  for (train::Violation& broken : forgotten_switches(table)) {
+    const auto said = [&](const train::Violation& other) {
+      return other.keys.front() == broken.keys.front();
+    };
+    if (std::none_of(all.begin(), all.end(), said)) all.push_back(std::move(broken));
+  }
+  return all;
 }
 
 }  // namespace
@@ -59,7 +92,7 @@ TrainRequest parse_train(const Arguments& arguments) {
     return request;
   }
   parse_command_line(table, arguments);
-  refuse(train::violations(request.config), table);
+  refuse(all_violations(request, table), table);
   if (request.print_config) request.reply = to_ini(table);
   return request;
 }

@@ -239,7 +239,7 @@ void describe_mode(OptionTable& t, train::ModeConfig& c) {
          .range = at_least(0)});
   t.add("lambda", c.lambda,
         {.help = "Weight of the distillation of the last layer into the other late layers; 0 "
-                 "leaves it out, and then the head runs once.",
+                 "leaves it out, and then the head runs once. With k = 1 there is no other layer.",
          .range = at_least(0)});
   t.add("temperature", c.temperature,
         {.help = "Divides both layers' logits in the distillation; it is not multiplied by its "
@@ -250,6 +250,9 @@ void describe_mode(OptionTable& t, train::ModeConfig& c) {
   t.add("router_input", c.spec.router_input,
         {.help = "What that layer reads: the state itself, or the state divided by its root mean "
                  "square, for models where a few tokens have huge states."});
+  t.add("router_init", c.router_init,
+        {.help = "The weights that it starts with, whatever the token: 0.9 for the last layer, or "
+                 "1/k each."});
   t.add("norms", c.spec.norms,
         {.help = "A trained norm behind each late layer, which starts as the final norm; the final "
                  "norm behind all of them; or none but that behind the last one."});

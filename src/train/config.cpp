@@ -221,6 +221,14 @@ void check_mode(const TrainConfig& config, Rules& rules) {
   rules.must(mode.spec.router_input == methods::mode::RouterInput::raw ||
                  mode.spec.router == Router::learnt,
              {"mode.router_input", "mode.router"}, "a uniform router reads nothing: leave it out");
+  const ModeConfig defaults;
+  rules.must(mode.router_init == defaults.router_init || mode.spec.router == Router::learnt,
+             {"mode.router_init", "mode.router"},
+             "a uniform router always gives 1/k: leave router_init out");
+  rules.must(mode.spec.k > 1 || ((mode.lambda == 0 || mode.lambda == defaults.lambda) &&
+                                 mode.temperature == defaults.temperature),
+             {"mode.k", "mode.lambda", "mode.temperature"},
+             "the only layer that votes has no other one to teach: leave both out");
   check_shrink(mode, rules);
 }
 

@@ -213,6 +213,7 @@ struct DistillConfig {
 struct ModeConfig {
   bool enabled = false;
   methods::mode::ModeSpec spec;
+  methods::mode::RouterInit router_init = methods::mode::RouterInit::last;
   double lambda = 0.1;       ///< weight of the distillation of the last layer into the others
   double temperature = 1.0;  ///< of the distillation
   bool light = false;        ///< the adapter leaves out the last k layers

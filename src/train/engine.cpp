@@ -1,5 +1,6 @@
 #include "train/engine.h"
 
+#include "core/log.h"
 #include "core/parameter_names.h"
 #include "kernels/range.h"
 #include "methods/adapters/extension.h"
@@ -160,7 +161,9 @@ void Engine::make_executors(bool train) {
     return std::make_unique<pipeline::Executor>(device_, grid_.pp(), std::move(in), std::move(out));
   };
   evaluator_ = make(false);
-  if (train) executor_ = make(true);
+  if (!train) return;
+  executor_ = make(true);
+  bytes_told_ = 0;  // a new executor has sent none
 }
 
 void Engine::keep_late_layers(int k) {
@@ -210,11 +213,16 @@ void Engine::load_student(const model::WeightSource& source) {
   std::unique_ptr<ModeFolder> votes;
   if (!plan_.mode_path.empty())
     votes = std::make_unique<ModeFolder>(plan_.mode_path, *plan_.mode, plan_.student);
+  if (votes && !votes->names_backbone() && grid_.world().rank() == 0)
+    log_warn(plan_.mode_path,
+             ": mode.json does not say which model its late layers were trained "
+             "on, so that only their shapes were compared");
   model::load_parameters(
       student_->parameters(),
       WithMethods(source, folder.get(), votes.get(), static_cast<std::uint64_t>(config_.run.seed)));
   if (extension_ && !folder) extension_->initialise();
-  if (vote_ && !votes && grid_.is_last_stage()) vote_->initialise(*student_);
+  if (vote_ && !votes && grid_.is_last_stage())
+    vote_->initialise(*student_, config_.mode.router_init);
   weights_changed();
 }
 

@@ -42,9 +42,11 @@ struct EnginePlan {
   /// Puts mixture of control on the student. Throws Error(config) if it does not fit the model.
   void set_moc(const methods::moc::Spec& spec);
 
-  /// Lets the student's late layers vote, with what the folder `path` has if one is given. Throws
-  /// Error(config) if the model cannot, Error(data) if the folder is another model's.
-  void set_mode(const methods::mode::ModeSpec& spec, const std::string& path);
+  /// Lets the student's late layers vote, with what the folder `path` has if one is given; `model`
+  /// is the Hugging Face folder of the weights that it then has to fit, if they come from one.
+  /// Throws Error(config) if the model cannot, Error(data) if the folder is another model's.
+  void set_mode(const methods::mode::ModeSpec& spec, const std::string& path = "",
+                const std::string& model = "");
 
   /// The part of a model on one rank of the grid.
   model::StagePlan stage_plan(const model::ModelSpec& spec, const pipeline::Partition& layers,

@@ -112,7 +112,7 @@ void set_votes(const TrainConfig& config, EnginePlan& plan) {
   const auto folder = voting_folder(config.model.path, config.adapter.path);
   const auto& mode = config.mode;
   if (folder.empty()) {
-    if (mode.enabled) plan.set_mode(mode.spec, "");
+    if (mode.enabled) plan.set_mode(mode.spec);
     return;
   }
   require(mode.enabled, ErrorKind::config, folder.string(),
@@ -123,7 +123,9 @@ void set_votes(const TrainConfig& config, EnginePlan& plan) {
   require(stored == mode.spec, ErrorKind::config, folder.string(), ": its late layers vote by ",
           methods::mode::to_json(stored), ", and [mode] asks for ",
           methods::mode::to_json(mode.spec), "; make the section agree");
-  plan.set_mode(mode.spec, folder.string());
+  require(mode.router_init == ModeConfig().router_init, ErrorKind::config,
+          "mode.router_init: the router starts as ", folder.string(), " has it; leave this out");
+  plan.set_mode(mode.spec, folder.string(), config.model.path);
 }
 
 std::int64_t choose_context(const TrainConfig& config, const EnginePlan& plan) {
@@ -162,11 +164,14 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
   AdapterFolder(path, adapter, student);  // what engines would find, but before MPI
 }
 
-void EnginePlan::set_mode(const methods::mode::ModeSpec& spec, const std::string& path) {
+void EnginePlan::set_mode(const methods::mode::ModeSpec& spec, const std::string& path,
+                          const std::string& model) {
   methods::mode::check(spec, student);
   mode = spec;
   mode_path = path;
-  if (!path.empty()) ModeFolder(path, spec, student);  // what engines would find, but before MPI
+  if (path.empty()) return;
+  const ModeFolder votes(path, spec, student);  // what engines would find, but before MPI
+  if (!model.empty()) votes.check_backbone(student, HfWeights(model, student.family));
 }
 
 void EnginePlan::set_moc(const methods::moc::Spec& spec) {

@@ -1,6 +1,7 @@
 #include "train/mode_file.h"
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "checkpoints/safetensors.h"
 #include "core/files.h"
@@ -41,10 +42,36 @@ std::map<std::string, Stored> tensors_of(const methods::mode::ModeSpec& spec,
   return names;
 }
 
+// The text of mode.json: how the layers vote, and on what.
+std::string file_text(const std::string& mode, const Backbone& backbone) {
+  auto json = nlohmann::ordered_json::parse(mode);
+  json["backbone"] = {{"family", backbone.family}, {"vocab", backbone.vocab},
+                      {"layers", backbone.layers}, {"hidden", backbone.hidden},
+                      {"tensor", backbone.tensor}, {"print", backbone.print}};
+  return json.dump(2) + "\n";
+}
+
+std::optional<Backbone> read_backbone(const std::filesystem::path& path) {
+  try {
+    const auto json = nlohmann::json::parse(files::read_text(path));
+    if (!json.contains("backbone")) return std::nullopt;
+    const auto& backbone = json["backbone"];
+    return Backbone{.family = backbone.at("family"),
+                    .vocab = backbone.at("vocab"),
+                    .layers = backbone.at("layers"),
+                    .hidden = backbone.at("hidden"),
+                    .tensor = backbone.at("tensor"),
+                    .print = backbone.at("print")};
+  } catch (const nlohmann::json::exception& error) {
+    fail(ErrorKind::io, path.string(), ": its backbone cannot be read: ", error.what());
+  }
+}
+
 }  // namespace
 
 void write_mode_file(checkpoints::CheckpointReader& reader, const std::string& mode,
-                     const model::ModelSpec& model, const std::filesystem::path& folder) {
+                     const model::ModelSpec& model, const model::WeightSource& backbone,
+                     const std::filesystem::path& folder) {
   const auto spec = methods::mode::parse_mode(mode, reader.folder().string());
   const auto tensors = tensors_of(spec, model);
   std::filesystem::create_directories(folder);
@@ -61,7 +88,7 @@ void write_mode_file(checkpoints::CheckpointReader& reader, const std::string& m
         reader.read(tensors.at(entry.name).name, checkpoints::whole(entry.shape), values.data());
         sink.put(values);
       });
-  files::write_text_atomically(folder / kSpecName, mode);
+  files::write_text_atomically(folder / kSpecName, file_text(mode, backbone_of(model, backbone)));
 }
 
 std::optional<methods::mode::ModeSpec> read_mode_spec(const std::filesystem::path& folder) {
@@ -79,7 +106,9 @@ std::filesystem::path voting_folder(const std::filesystem::path& model,
 
 ModeFolder::ModeFolder(const std::filesystem::path& folder, const methods::mode::ModeSpec& spec,
                        const model::ModelSpec& model)
-    : reader_(folder / kWeightsName) {
+    : folder_(folder),
+      reader_(folder / kWeightsName),
+      backbone_(read_backbone(folder / kSpecName)) {
   std::string wrong;
   const auto tensors = tensors_of(spec, model);
   for (const auto& [name, tensor] : tensors) {
@@ -95,6 +124,15 @@ ModeFolder::ModeFolder(const std::filesystem::path& folder, const methods::mode:
   require(wrong.empty(), ErrorKind::data, (folder / kWeightsName).string(),
           ": its late layers belong to another model than this one of ", model.layers,
           " layers and width ", model.hidden, ":", wrong);
+}
+
+void ModeFolder::check_backbone(const model::ModelSpec& model,
+                                const model::WeightSource& weights) const {
+  if (!backbone_) return;
+  const Backbone here = backbone_of(model, weights);
+  require(here == *backbone_, ErrorKind::data, (folder_ / kSpecName).string(),
+          ": its late layers were trained on another model:\n  ", to_string(*backbone_),
+          "\n  and this one is\n  ", to_string(here));
 }
 
 void ModeFolder::read(const model::Parameter& parameter, const model::Piece& piece,

@@ -22,8 +22,8 @@ struct ModeTransport {
 };
 ModeTransport mode_transport(const TrainConfig& config, const EnginePlan& plan);
 
-/// The same in words, and what the program does: late states travel to the last stage. Empty where
-/// all late layers are on one stage.
+/// The same in words: what the head's products take, and where late layers are on several stages
+/// what travels beside what could. It decides nothing: late states always travel to the last stage.
 std::string mode_transport_text(const TrainConfig& config, const EnginePlan& plan);
 
 }  // namespace fathom::train

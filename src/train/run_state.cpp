@@ -75,6 +75,7 @@ std::string to_json(const RunState& state) {
                          {"model_config", state.model_config},
                          {"adapter", state.adapter},
                          {"mode", state.mode},
+                         {"mode_k", state.mode_k},
                          {"mode_steps_below", state.mode_steps_below},
                          {"moc", state.moc},
                          {"data_start", state.data_start},
@@ -103,6 +104,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.model_config = json.at("model_config");
     state.adapter = json.value("adapter", "");  // runs without one need not say so
     state.mode = json.value("mode", "");
+    state.mode_k = json.value("mode_k", 0);
     state.mode_steps_below = json.value("mode_steps_below", 0);
     state.moc = json.value("moc", "");
     state.data_start = json.at("data_start");

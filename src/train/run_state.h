@@ -19,6 +19,7 @@ struct RunState {
   std::string adapter;          ///< adapter_config.json of its adapter; empty without one
   std::string mode;             ///< how its late layers vote; empty if they do not
   std::string moc;              ///< its mixture of control (moc::to_json); empty without one
+  int mode_k = 0;               ///< late layers that the run declared; `mode` has those left
   int mode_steps_below = 0;     ///< ShrinkWatch::steps_below
   bool evaluation_due = false;  ///< the run was stopped before the evaluation after this step
   std::string method = "{}";    ///< MethodState::values

@@ -139,12 +139,19 @@ std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   return damage;
 }
 
-// Late layers that lost their vote before the checkpoint have none to read from it.
+// Late layers that lost their vote before the checkpoint have none to read from it, and others
+// than those that it began with never had one.
 void Trainer::restore_depth(const RunState& state, const std::string& origin) {
-  if (state.mode.empty() || !engine_.plan().mode) return;
-  const int k = methods::mode::parse_mode(state.mode, origin).k;
-  require(k <= config_.mode.spec.k, ErrorKind::config, origin, ": ", k,
-          " late layers vote here, and mode.k = ", config_.mode.spec.k, "; ask for ", k);
+  require(state.mode.empty() || engine_.plan().mode, ErrorKind::config, origin,
+          ": late layers of this run vote, and would be dropped: mode.enabled = true");
+  if (state.mode.empty()) return;
+  const int k = methods::mode::parse_mode(state.mode, origin).k, asked = config_.mode.spec.k;
+  require(k <= asked, ErrorKind::config, origin, ": ", k,
+          " late layers vote here, and mode.k = ", asked, "; ask for ", k);
+  require(state.mode_k == 0 || asked <= state.mode_k, ErrorKind::config, origin,
+          ": this run began with ", state.mode_k, " late layers, and mode.k = ", asked,
+          ": the others have nothing to read here; ask for ", state.mode_k,
+          ", or export the model and start anew from it");
   if (k != engine_.plan().mode->k) engine_.keep_late_layers(k);
 }
 
@@ -365,6 +372,7 @@ void Trainer::begin_save() {
   state.model_config = model::config_json(engine_.plan().student);
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
   if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
+  if (engine_.plan().mode) state.mode_k = config_.mode.spec.k;
   state.mode_steps_below = shrink_.steps_below();
   if (engine_.plan().moc.enabled) state.moc = methods::moc::to_json(engine_.plan().moc);
   if (engine_.row_alpha()) state.gaps = engine_.row_alpha()->reference();

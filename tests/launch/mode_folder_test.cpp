@@ -5,6 +5,7 @@
 
 #include "core/files.h"
 #include "tests/launch/program.h"
+#include "tests/support/run_metrics.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
 
@@ -20,6 +21,7 @@ class ModeFolders : public ::testing::Test {
     files_ = new testing::TemporaryDirectory();
     testing::write_model(*files_ / "model", {}, 7);
     testing::write_model(*files_ / "deeper", {.layers = 5}, 7);
+    testing::write_model(*files_ / "other", {}, 8);
     testing::write_model(*files_ / "wider", {.hidden = 96, .ffn = 152}, 7);
     testing::write_tokens(*files_ / "tokens.h5", 40, 2, 20, 503, 3);
     succeed("$FATHOM train " + train("run", "--adapter.kind=lora --mode.enabled=true"));
@@ -102,6 +104,7 @@ TEST_F(ModeFolders, DiagnosisHearsWhatEvaluationHears) {
     EXPECT_NEAR(spread.at("layers").at(layer).at("loss"), expected, 1e-5 * expected);
   }
   EXPECT_TRUE(fs::exists(*files_ / "report/report.svg"));
+  EXPECT_TRUE(fs::exists(*files_ / "report/examples_solved.csv"));
 
   expect_refused(in_folder("$FATHOM diagnose depth --model=whole --layers=2 --data=tokens.h5 "
                            "--output=report"),
@@ -109,6 +112,10 @@ TEST_F(ModeFolders, DiagnosisHearsWhatEvaluationHears) {
   expect_refused(in_folder("$FATHOM diagnose depth --model=model --layers=5 --data=tokens.h5 "
                            "--output=report"),
                  2, "--layers 5", "give 2 to 4");
+  const Outcome post = in_folder("$FATHOM diagnose depth --model=" FATHOM_TEST_DATA
+                                 "/golden/models/opt-postln --data=tokens.h5 --output=report");
+  expect_refused(post, 2, "opt-postln", "cannot be heard one by one");
+  EXPECT_FALSE(post.has("mode.")) << "keys of a recipe: " << post.text;
 }
 
 TEST_F(ModeFolders, AnotherBackboneIsRefused) {
@@ -121,6 +128,58 @@ TEST_F(ModeFolders, AnotherBackboneIsRefused) {
                    "mode.safetensors", "belong to another model",
                    other[0] == 'd' ? "5 layers" : "width 96");
   }
+}
+
+// Shapes alone do not tell a backbone: neither a whole model's nor an adapter's votes go with
+// weights that they were not trained on.
+TEST_F(ModeFolders, AnotherBackboneOfTheSameShapesIsRefused) {
+  const fs::path folder = *files_ / "other_votes";
+  fs::copy(*files_ / "other", folder);
+  for (const char* file : {"mode.json", "mode.safetensors"})
+    fs::copy_file(*files_ / "whole" / file, folder / file);
+  const std::string evaluate = "$FATHOM evaluate --data=tokens.h5 --model=";
+  expect_refused(in_folder(evaluate + folder.string()), 3, "other_votes/mode.json",
+                 "trained on another model", "llama of 4 layers, width 64, 503 entries");
+  expect_refused(in_folder(evaluate + "other --adapter=adapter"), 3, "adapter/mode.json",
+                 "trained on another model");
+  expect_refused(in_folder("$FATHOM train " +
+                           train("silent", "--mode.enabled=true --model.path=" + folder.string())),
+                 3, "other_votes/mode.json", "trained on another model");
+
+  // The same weights in another storage are the same backbone.
+  succeed("$FATHOM checkpoint export run --output=half --dtype=bf16");
+  const auto backbone = [](const char* name) {
+    return json::parse(files::read_text(*files_ / name / "mode.json")).at("backbone");
+  };
+  EXPECT_EQ(backbone("half"), backbone("whole"));
+  EXPECT_EQ(backbone("adapter"), backbone("whole")) << "LoRA changes no matrix of the MLP here";
+  EXPECT_NEAR(loss("--model=half"), loss("--model=whole"), 0.02 * loss("--model=whole"));
+  json old = json::parse(files::read_text(folder / "mode.json"));
+  old.erase("backbone");
+  files::write_text_atomically(folder / "mode.json", old.dump());
+  const Outcome warned = in_folder(evaluate + folder.string() + " --output=out.json");
+  EXPECT_EQ(warned.code, 0) << warned.text;
+  EXPECT_TRUE(warned.has("only their shapes were compared")) << warned.text;
+}
+
+// What lost its vote in training votes nowhere: not in the checkpoint, its export, or their exits.
+TEST_F(ModeFolders, AShrunkMixtureIsReadAsItWasLeft) {
+  succeed("$FATHOM train " + train("shrunk",
+                                   "--mode.enabled=true --mode.k=4 --mode.shrink_below=0.2 "
+                                   "--mode.shrink_steps=1 --data.eval=tokens.h5"));
+  const auto last = testing::metrics_of(*files_ / "shrunk", "eval").back();
+  const double trained = last.at("loss");
+  EXPECT_NEAR(loss("--checkpoint=shrunk"), trained, 1e-5 * trained);
+  succeed("$FATHOM checkpoint export shrunk --output=shrunk_whole");
+  EXPECT_EQ(json::parse(files::read_text(*files_ / "shrunk_whole/mode.json")).at("k"), 2);
+  EXPECT_NEAR(loss("--model=shrunk_whole"), trained, 1e-5 * trained);
+}
+
+TEST_F(ModeFolders, ARefusedExportLeavesNothing) {
+  succeed("$FATHOM train " + train("no_adapter", "--mode.enabled=true --run.steps=1"));
+  expect_refused(in_folder("$FATHOM checkpoint export no_adapter --output=nothing --adapter=peft"),
+                 2, "this run trained no adapter");
+  EXPECT_FALSE(fs::exists(*files_ / "nothing"));
 }
 
 }  // namespace

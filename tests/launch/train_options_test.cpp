@@ -214,9 +214,16 @@ TEST(TrainOptions, RulesBetweenKeys) {
       {{"--mta.enabled", "--mta.normalise=batch"}, "the step must have only one"},
       {{"--mode.enabled", "--mode.k=2", "--mode.top_k=3"}, "no more layers can be kept"},
       {{"--mode.enabled", "--mode.top_k=1", "--mode.router=uniform"}, "no largest weights"},
+      {{"--mode.enabled", "--mode.router_init=uniform", "--mode.router=uniform"},
+       "always gives 1/k"},
+      {{"--mode.enabled", "--mode.k=1", "--mode.lambda=0.5"}, "no other one to teach"},
+      {{"--mode.enabled", "--mode.k=1", "--mode.temperature=2"}, "no other one to teach"},
       {{"--mode.enabled", "--mode.light"}, "name one"},
       {{"--mode.enabled", "--mode.light", "--adapter.kind=lora", "--adapter.layers=1"},
        "chooses the adapter's layers itself"},
+      {{"--mode.k=4"}, "mode.enabled = true, or = false"},
+      {{"--mta.words=1"}, "mta.enabled = true, or = false"},
+      {{"--fdd.temperature=2"}, "fdd.enabled = true, or = false"},
       {{"--fdd.enabled"}, "FDD follows a teacher"},
       {{"--fdd.enabled", "--fdd.student_layers=4"}, "between key layers"},
       {{"--fdd.enabled", "--fdd.trajectory_weight=0", "--fdd.derivative_weight=0"},
@@ -241,6 +248,17 @@ TEST(TrainOptions, RulesBetweenKeys) {
   for (const BadCase& bad : cases)
     expect_error(
         ErrorKind::config, [&] { parse(bad.arguments); }, bad.expected);
+}
+
+// A recipe's method that is switched off for an ablation keeps its other keys.
+TEST(TrainOptions, AMethodIsSwitchedOffByOneOption) {
+  const RecipeFile recipe("[mode]\nenabled = true\nk = 4\n");
+  EXPECT_TRUE(parse({recipe.path()}).config.mode.enabled);
+  EXPECT_FALSE(parse({recipe.path(), "--mode.enabled=false"}).config.mode.enabled);
+  const RecipeFile forgotten("[mode]\nk = 4\n");
+  expect_error(
+      ErrorKind::config, [&] { parse({forgotten.path()}); }, "mode.enabled = false (default)",
+      "mode.k = 4 (" + forgotten.path() + ":2)");
 }
 
 TEST(TrainOptions, ValidateSaysTheSameWithoutATable) {

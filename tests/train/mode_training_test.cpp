@@ -5,11 +5,13 @@
 
 #include "../mpi_main.h"
 #include "checkpoints/run_folder.h"
+#include "core/files.h"
 #include "core/log.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/run_metrics.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/small_distillation.h"
+#include "train/hf_weights.h"
 #include "train/mode_file.h"
 #include "train/trainer.h"
 
@@ -118,6 +120,9 @@ TEST_P(ModeTraining, KShrinksAndStaysSoOverAResume) {
                                                                                     : step <= 4
                                                                                         ? 3
                                                                                         : 2);
+  if (GetParam().pp > 1) {
+    for (const auto& line : lines) EXPECT_GT(line.at("more").at("stage_bytes"), 0) << line;
+  }
   EXPECT_TRUE(lines.at(3).at("more").contains("mode_weight_2"));
   EXPECT_FALSE(lines.at(4).at("more").contains("mode_weight_2"));
 
@@ -128,11 +133,52 @@ TEST_P(ModeTraining, KShrinksAndStaysSoOverAResume) {
   const auto state = parse_run_state(reader.manifest().run.state, "manifest");
   const model::ModelSpec model = model::parse_config(state.model_config, "manifest");
   const fs::path folder = *files_ / (name + "_export");
-  write_mode_file(reader, state.mode, model, folder);
+  const HfWeights weights(config(name, 6, GetParam()).model.path, model.family);
+  write_mode_file(reader, state.mode, model, weights, folder);
   const auto spec = read_mode_spec(folder);
   ASSERT_TRUE(spec.has_value());
   EXPECT_EQ(spec->k, 2);
-  EXPECT_NO_THROW(ModeFolder(folder, *spec, model));
+  ASSERT_NO_THROW(ModeFolder(folder, *spec, model));
+  const ModeFolder votes(folder, *spec, model);
+  EXPECT_TRUE(votes.names_backbone());
+  EXPECT_NO_THROW(votes.check_backbone(model, weights));
+  testing::expect_error(
+      ErrorKind::data, [&] { votes.check_backbone(model, model::RandomWeights(1)); },
+      "trained on another model");
+}
+
+// Of all tokens, before anything is learnt.
+TEST_P(ModeTraining, RoutersBeginAsAsked) {
+  using methods::mode::RouterInit;
+  for (const RouterInit init : {RouterInit::last, RouterInit::uniform}) {
+    const bool last = init == RouterInit::last;
+    const std::string name = (last ? "last_" : "uniform_") + small::name_of(GetParam());
+    TrainConfig c = config(name, 1, GetParam());
+    c.mode.router_init = init;
+    train(c);
+    if (test::world().rank() != 0) continue;
+    const nlohmann::json seen = steps_of(*files_ / name).at(0).at("more");
+    EXPECT_NEAR(seen.at("mode_weight_2"), last ? 0.05 : 1.0 / 3, 1e-6);
+    EXPECT_NEAR(seen.at("mode_weight_3"), last ? 0.05 : 1.0 / 3, 1e-6);
+    EXPECT_NEAR(seen.at("mode_weight_4"), last ? 0.9 : 1.0 / 3, 1e-6);
+  }
+}
+
+// A checkpoint has nothing for late layers that never voted, nor for a run in which none does.
+TEST_P(ModeTraining, AnotherKDoesNotResume) {
+  const std::string name = "other_k_" + small::name_of(GetParam());
+  TrainConfig c = config(name, 1, GetParam());
+  train(c);
+  c.run.steps = 2;
+  c.mode.spec.k = 4;
+  testing::expect_error(
+      ErrorKind::config, [&] { train(c); }, "this run began with 3 late layers, and mode.k = 4");
+  c.mode.spec.k = 2;
+  testing::expect_error(
+      ErrorKind::config, [&] { train(c); }, "3 late layers vote here, and mode.k = 2");
+  c.mode = {};
+  testing::expect_error(
+      ErrorKind::config, [&] { train(c); }, "late layers of this run vote");
 }
 
 INSTANTIATE_TEST_SUITE_P(AllGrids, ModeTraining,
@@ -160,6 +206,7 @@ TEST(ModeFolderTest, RefusesAnotherModel) {
          {"norm.4.weight", Element::f32, {8}},
          {"router.bias", Element::f32, {2}},
          {"router.weight", Element::f32, {2, 8}}});
+  files::write_text_atomically(directory / "mode.json", methods::mode::to_json(spec));
   EXPECT_NO_THROW(ModeFolder(directory.path(), spec, model));
   model.hidden = 16;
   testing::expect_error(
