@@ -143,7 +143,7 @@ void choose_backend(DeviceKind wanted, kernels::Precision precision) {
           choice.why_no_gpu.empty() ? "" : str(" (", choice.why_no_gpu, ")"),
           "; run.precision = f32 runs there");
   if (choice.backend != kernels::backend().name) restart_on(choice.backend);
-  if (!choice.why_no_gpu.empty() && launched_rank() == 0)
+  if (!choice.why_no_gpu.empty() && comm::launched_rank() == 0)
     log_info("no GPU is used: ", choice.why_no_gpu);
 }
 

@@ -3,6 +3,7 @@
 #include <new>
 #include <string_view>
 
+#include "comm/launch_environment.h"
 #include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/options/commands.h"
@@ -58,11 +59,11 @@ int main(int argc, char** argv) {
   try {
     return dispatch(argc, argv);
   } catch (const fathom::Error& error) {
-    fathom::launch::report(fathom::launch::launched_rank(),
+    fathom::launch::report(fathom::comm::launched_rank(),
                            fathom::str(to_string(error.kind()), ": ", error.what()));
     return exit_code(error.kind());
   } catch (const std::exception& error) {
-    fathom::launch::report(fathom::launch::launched_rank(), error.what());
+    fathom::launch::report(fathom::comm::launched_rank(), error.what());
     return exit_code(fathom::ErrorKind::internal);
   }
 }

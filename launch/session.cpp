@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <new>
 #include <sched.h>
@@ -15,12 +14,6 @@
 #include "launch/launch_report.h"
 
 namespace fathom::launch {
-
-int launched_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
-    if (const char* value = std::getenv(name)) return std::atoi(value);
-  return 0;
-}
 
 void report(int rank, const std::string& message) {
   // Rank 0's report ends the job, which takes mpirun up to a second before MPI has started; whoever
@@ -37,8 +30,9 @@ int report_stop(int signal) {
   return kStoppedExitCode;
 }
 
-int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body) {
-  comm::MpiSession session;
+int run_distributed(std::int64_t ranks, double watch_seconds,
+                    const std::function<int(comm::MpiSession&)>& body) {
+  comm::MpiSession session({.watch_seconds = watch_seconds});
   const int rank = session.world().rank();
   logger().set_rank(rank, session.world().size());
   const auto failed = [&](ErrorKind kind, const std::string& message) {

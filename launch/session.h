@@ -12,9 +12,6 @@
 
 namespace fathom::launch {
 
-/// Rank that the launcher gave this process, before MPI has started; 0 without a launcher.
-int launched_rank();
-
 /// Prints an error on standard error: rank 0 at once, other ranks a moment later, so that an error
 /// which all ranks share is seen once and one that a single rank has is seen too.
 void report(int rank, const std::string& message);
@@ -24,8 +21,10 @@ int report_stop(int signal);
 
 /// Starts MPI, checks that `ranks` came up, and runs the body. An error on any rank ends the whole
 /// job with that error's exit code. Returns the body's exit code, or kStoppedExitCode for a body
-/// that throws Stopped on every rank.
-int run_distributed(std::int64_t ranks, const std::function<int(comm::MpiSession&)>& body);
+/// that throws Stopped on every rank. The start, until the body has made its WatchedWorld, and the
+/// end may each take `watch_seconds`; 0 watches neither.
+int run_distributed(std::int64_t ranks, double watch_seconds,
+                    const std::function<int(comm::MpiSession&)>& body);
 
 /// What a rank is to compute with.
 struct DeviceRequest {

@@ -27,11 +27,13 @@ comm::Watchdog::Place watched_place(comm::MpiSession& session,
 WatchedWorld::WatchedWorld(comm::MpiSession& session, const Device& device, double seconds,
                            const std::filesystem::path& folder)
     : session_(session) {
-  if (seconds == 0) return;
-  watchdog_.emplace(watched_place(session, folder), comm::Watchdog::Seconds(seconds),
-                    [&session] { session.abort(exit_code(ErrorKind::comm)); });
-  watchdog_->watch_device(device);
-  if (session.world().size() > 1) watched_ = comm::watch(session.world(), *watchdog_);
+  if (seconds > 0) {
+    watchdog_.emplace(watched_place(session, folder), comm::Watchdog::Seconds(seconds),
+                      [&session] { session.abort(exit_code(ErrorKind::comm)); });
+    watchdog_->watch_device(device);
+    if (session.world().size() > 1) watched_ = comm::watch(session.world(), *watchdog_);
+  }
+  session.started();
 }
 
 WatchedWorld watch_calls(comm::MpiSession& session, const Device& device, double seconds) {

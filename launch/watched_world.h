@@ -15,7 +15,7 @@ class WatchedWorld {
  public:
   /// Reports of a hang go to `folder`/hang/<start of the command>, which is made when there is one.
   /// 0 seconds: nobody watches. Collective over the session, which must outlive it, as must the
-  /// device, for which a rank may wait as well.
+  /// device, for which a rank may wait as well. Takes over from the session's watch of the start.
   WatchedWorld(comm::MpiSession& session, const Device& device, double seconds,
                const std::filesystem::path& folder);
 

@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "comm/stop_vote.h"
 #include "core/log.h"
 #include "diagnose/depth/collector.h"
 #include "diagnose/depth/report.h"
@@ -9,6 +10,7 @@
 #include "launch/commands/diagnose.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
+#include "launch/watched_world.h"
 #include "train/trainer.h"
 
 namespace fathom::launch {
@@ -54,8 +56,10 @@ diagnose::depth::DepthSums look(train::Engine& engine, const data::Dataset& set,
   engine.work().vote_tap = [&](int slot, const methods::mode::Votes& votes, const Tensor& labels) {
     collector.add(engine.work().batches()[static_cast<std::size_t>(slot)], votes, labels);
   };
-  for (std::int64_t slot = 0; slot < share.slots; ++slot)
+  for (std::int64_t slot = 0; slot < share.slots; ++slot) {
+    comm::stop_if_asked(grid.world());
     engine.evaluate({batches.slot(share, slot)});
+  }
   engine.work().vote_tap = nullptr;
   diagnose::depth::DepthSums sums = collector.sums();
   sums.reduce(grid);
@@ -65,7 +69,8 @@ diagnose::depth::DepthSums look(train::Engine& engine, const data::Dataset& set,
 int diagnose(comm::MpiSession& session, const options::DiagnoseDepthRequest& request,
              const SourcePlan& source) {
   const auto device = open_device(session, {.threads = request.ranks.threads});
-  comm::ProcessGrid grid(session.world(),
+  WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
+  comm::ProcessGrid grid(watched.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp},
                          *device);
   const model::ModelSpec& model = source.plan.student;
@@ -96,10 +101,12 @@ int diagnose_depth(const options::Arguments& arguments) {
     return 0;
   }
   choose_backend(request.ranks.device);
+  catch_stop_signals();
   const SourcePlan source = plan_of(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;
-  return run_distributed(
-      ranks, [&](comm::MpiSession& session) { return diagnose(session, request, source); });
+  return run_distributed(ranks, request.ranks.watchdog_seconds, [&](comm::MpiSession& session) {
+    return diagnose(session, request, source);
+  });
 }
 
 }  // namespace fathom::launch

@@ -157,7 +157,7 @@ int diagnose_moc(const options::Arguments& arguments) {
   }
   require_one_rank();
   choose_backend(request.device);
-  return run_distributed(1, [&](comm::MpiSession& session) { return run(session, request); });
+  return run_distributed(1, 0, [&](comm::MpiSession& session) { return run(session, request); });
 }
 
 }  // namespace fathom::launch

@@ -86,8 +86,9 @@ int evaluate_command(const Arguments& arguments) {
   catch_stop_signals();
   const EvaluationPlan plan = make_plan(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;
-  return run_distributed(
-      ranks, [&](comm::MpiSession& session) { return evaluate(session, request, plan); });
+  return run_distributed(ranks, request.ranks.watchdog_seconds, [&](comm::MpiSession& session) {
+    return evaluate(session, request, plan);
+  });
 }
 
 }  // namespace fathom::launch

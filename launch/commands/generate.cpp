@@ -162,7 +162,7 @@ int generate_command(const Arguments& arguments) {
   catch_stop_signals();
   const SourcePlan source = open_source(request.source, request.ranks);
   generate::check(request.exit, source.plan.mode ? &*source.plan.mode : nullptr);
-  return run_distributed(request.ranks.tp * request.ranks.pp,
+  return run_distributed(request.ranks.tp * request.ranks.pp, request.ranks.watchdog_seconds,
                          [&](comm::MpiSession& session) { return run(session, request, source); });
 }
 

@@ -122,7 +122,7 @@ int pairs_command(const Arguments& arguments) {
   catch_stop_signals();
   const Plan plan = make_plan(request);
   const options::Ranks& ranks = request.ranks;
-  return run_distributed(ranks.tp * ranks.pp * ranks.dp,
+  return run_distributed(ranks.tp * ranks.pp * ranks.dp, ranks.watchdog_seconds,
                          [&](comm::MpiSession& session) { return run(session, plan); });
 }
 

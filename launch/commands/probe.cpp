@@ -4,10 +4,12 @@
 #include <iostream>
 
 #include "checkpoints/safetensors.h"
+#include "comm/stop_vote.h"
 #include "core/log.h"
 #include "launch/backend_choice.h"
 #include "launch/commands/commands.h"
 #include "launch/session.h"
+#include "launch/watched_world.h"
 #include "train/lr_schedule.h"
 #include "train/probe.h"
 
@@ -57,6 +59,7 @@ void take_steps(train::Engine& engine, const train::TrainConfig& config,
                                     static_cast<std::int32_t>(vocab))));
   engine.optimizer().clear_gradients();
   for (int step = 0; step <= steps; ++step) {
+    comm::stop_if_asked(engine.grid().world());
     const auto sums =
         engine.forward_backward(train::rows_of_rank(batch, engine.grid(), vocab), counts, step);
     const double norm = engine.optimizer().gradient_norm(engine.grid());
@@ -70,17 +73,24 @@ void take_steps(train::Engine& engine, const train::TrainConfig& config,
   }
 }
 
+// It says nothing of its progress, so that a call may last as long as an evaluation.
+double seconds_of(const train::RunConfig& run) {
+  return run.watchdog_seconds > 0 ? run.watchdog_eval_seconds : 0;
+}
+
 int probe(comm::MpiSession& session, const options::ProbeRequest& request,
           const train::EnginePlan& plan) {
   const train::TrainConfig& config = request.config;
   const auto device =
       open_device(session, {.threads = config.run.threads, .precision = config.run.precision});
+  WatchedWorld watched = watch_calls(session, *device, seconds_of(config.run));
   comm::ProcessGrid grid(
-      session.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
+      watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
   const bool train = request.gradients || request.steps > 0;
   train::Engine engine(*device, grid, config, plan, train);
   engine.load_initial_weights();
   const train::PaddedBatch batch = train::read_padded_batch(request.input);
+  comm::stop_if_asked(watched.world());
   train::ProbeResult result = train::probe(engine, batch, train);
   if (session.world().rank() == 0) write_results(request, std::move(result), batch);
   if (request.steps > 0) take_steps(engine, config, batch, request.steps);
@@ -97,8 +107,9 @@ int probe_command(const Arguments& arguments) {
     return 0;
   }
   choose_backend(request.config.run.device, request.config.run.precision);
+  catch_stop_signals();
   const train::EnginePlan plan = train::make_engine_plan(request.config);
-  return run_distributed(request.config.grid.ranks(),
+  return run_distributed(request.config.grid.ranks(), seconds_of(request.config.run),
                          [&](comm::MpiSession& session) { return probe(session, request, plan); });
 }
 

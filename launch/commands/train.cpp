@@ -72,7 +72,9 @@ int train_command(const Arguments& arguments) {
     std::cout << dry_run(request.config, plan);
     return 0;
   }
-  return run_distributed(request.config.grid.ranks(), [&](comm::MpiSession& session) {
+  const train::RunConfig& run = request.config.run;
+  const double start = run.watchdog_seconds > 0 ? run.watchdog_load_seconds : 0;
+  return run_distributed(request.config.grid.ranks(), start, [&](comm::MpiSession& session) {
     return train(session, request.config, request.memory, plan);
   });
 }

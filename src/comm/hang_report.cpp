@@ -23,6 +23,16 @@ std::string report_name(int rank) {
   return name;
 }
 
+bool is_report(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("rank_") && name.ends_with(".json");
+}
+
+bool has_reports(const fs::path& folder) {
+  const auto entries = fs::directory_iterator(folder);
+  return std::any_of(begin(entries), end(entries), is_report);
+}
+
 json to_json(const HangReport& r) {
   return {{"rank", r.rank},
           {"ranks", r.ranks},
@@ -123,8 +133,7 @@ void remove_report(const fs::path& folder, int rank) {
 std::vector<HangReport> read_reports(const fs::path& folder) {
   std::vector<HangReport> reports;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("rank_") || !name.ends_with(".json")) continue;
+    if (!is_report(entry.path())) continue;
     try {
       reports.push_back(from_json(json::parse(files::read_text(entry.path()))));
     } catch (const json::exception& error) {
@@ -164,7 +173,7 @@ fs::path newest_hang(const fs::path& run_folder) {
   std::vector<fs::path> folders;
   if (fs::is_directory(hangs))
     for (const auto& entry : fs::directory_iterator(hangs))
-      if (entry.is_directory()) folders.push_back(entry.path());
+      if (entry.is_directory() && has_reports(entry.path())) folders.push_back(entry.path());
   require(!folders.empty(), ErrorKind::io, "'", run_folder.string(), "' has no reports of a hang (",
           hangs.string(), ")");
   return *std::max_element(folders.begin(), folders.end());

@@ -55,8 +55,8 @@ Culprits find_culprits(const std::vector<HangReport>& reports);
 /// All reports, one line each, and the culprits: what `fathom hang-report` prints.
 std::string merge_reports(const std::vector<HangReport>& reports);
 
-/// The folder of the newest hang of a run: RUN/hang/<start of the run>. Throws Error(io) if there
-/// is none.
+/// The folder of the newest hang of a run: RUN/hang/<start of the run>, leaving out those whose
+/// ranks all went on and took their reports back. Throws Error(io) if there is none.
 std::filesystem::path newest_hang(const std::filesystem::path& run_folder);
 
 }  // namespace fathom::comm

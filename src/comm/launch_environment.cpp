@@ -15,16 +15,19 @@ std::optional<int> read_count(const GetEnv& get, const char* name) {
   int value = 0;
   const char* end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, value);
-  require(error == std::errc{} && stop == end && value > 0, ErrorKind::comm,
+  require(error == std::errc{} && stop == end && value > 0, ErrorKind::config,
           "environment variable ", name, " is \"", text, "\"; a number of ranks was expected");
   return value;
+}
+
+GetEnv or_environment(const GetEnv& given) {
+  return given ? given : [](const char* name) -> const char* { return std::getenv(name); };
 }
 
 }  // namespace
 
 LaunchEnvironment read_launch_environment(const GetEnv& given) {
-  const GetEnv get =
-      given ? given : [](const char* name) -> const char* { return std::getenv(name); };
+  const GetEnv get = or_environment(given);
   LaunchEnvironment found;
   found.mpirun_ranks = read_count(get, "OMPI_COMM_WORLD_SIZE");
   if (!found.mpirun_ranks) found.mpirun_ranks = read_count(get, "PMI_SIZE");
@@ -35,13 +38,20 @@ LaunchEnvironment read_launch_environment(const GetEnv& given) {
   return found;
 }
 
+int launched_rank(const GetEnv& given) {
+  const GetEnv get = or_environment(given);
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* value = get(name)) return std::atoi(value);
+  return 0;
+}
+
 void check_rank_count(const LaunchEnvironment& environment, int world_size, int wanted) {
   if (environment.mpirun_ranks) {
-    require(*environment.mpirun_ranks == world_size, ErrorKind::comm, "mpirun started ",
+    require(*environment.mpirun_ranks == world_size, ErrorKind::config, "mpirun started ",
             *environment.mpirun_ranks, " ranks but MPI sees ", world_size,
             ": use the mpirun of the MPI library that this program was built with");
   } else if (environment.srun_ranks) {
-    require(*environment.srun_ranks == world_size, ErrorKind::comm, "Slurm says ",
+    require(*environment.srun_ranks == world_size, ErrorKind::config, "Slurm says ",
             *environment.srun_ranks, " tasks but MPI sees ", world_size,
             ": start it with srun --mpi=pmix (see srun --mpi=list) or with mpirun; for one process "
             "by hand inside an allocation, unset SLURM_NTASKS");

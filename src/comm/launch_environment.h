@@ -19,12 +19,17 @@ struct LaunchEnvironment {
 
 using GetEnv = std::function<const char*(const char*)>;
 
-/// Reads the launcher's variables through `get` (std::getenv by default).
+/// Reads the launcher's variables through `get` (std::getenv by default). Throws Error(config) for
+/// one that is not a number.
 LaunchEnvironment read_launch_environment(const GetEnv& get = {});
 
-/// Throws Error(comm) when the group that came up is not what the launcher started (for example
-/// srun without a PMIx plugin, which gives N groups of one), and Error(config) when it is not the
-/// `wanted` number of ranks. Each message is one line and says what to change. Not collective.
+/// Rank that the launcher gave this process, before MPI has started; 0 without a launcher.
+int launched_rank(const GetEnv& get = {});
+
+/// Throws Error(config) when the group that came up is not what the launcher started (for example
+/// srun without a PMIx plugin, which gives N groups of one), or is not the `wanted` number of
+/// ranks. Each message is one line and says what to change; it is no error of communication, after
+/// which a job is started again. Not collective.
 void check_rank_count(const LaunchEnvironment& environment, int world_size, int wanted);
 
 }  // namespace fathom::comm

@@ -1,13 +1,22 @@
 #include "comm/watchdog.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <memory>
 #include <unistd.h>
 
 #include "core/error.h"
 
 namespace fathom::comm {
+namespace {
+
+/// How long a line of text may take, and the end of the job, which a launcher brings about.
+constexpr Watchdog::Seconds kPrintSeconds(2), kAbortSeconds(30);
+
+}  // namespace
 
 Watchdog::Watchdog(Place place, Seconds limit, std::function<void()> abort)
     : place_(std::move(place)), abort_(std::move(abort)), limit_(limit.count()) {
@@ -44,9 +53,13 @@ void Watchdog::Slot::set(const char* call, const Group& of, std::uint64_t number
   name.store(call, std::memory_order_relaxed);
 }
 
-Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group) : watchdog_(watchdog) {
+Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group)
+    : Call(watchdog, name, group, watchdog == nullptr ? 0 : ++group.collectives) {}
+
+Watchdog::Call::Call(Watchdog* watchdog, const char* name, Group& group, std::uint64_t number)
+    : watchdog_(watchdog) {
   if (watchdog_ == nullptr) return;
-  watchdog_->call_.set(name, group, ++group.collectives, -1, -1);
+  watchdog_->call_.set(name, group, number, -1, -1);
   watchdog_->notes_.fetch_add(1, std::memory_order_release);
 }
 
@@ -95,10 +108,7 @@ void Watchdog::run() {
     const std::uint64_t now_seen = notes_.load(std::memory_order_acquire);
     const double silent = Seconds(Clock::now() - since).count();
     if (now_seen != seen) {
-      if (reported) {
-        std::fprintf(stderr, "watchdog: rank %d goes on\n", place_.rank);
-        if (!place_.folder.empty()) remove_report(place_.folder, place_.rank);
-      }
+      if (reported) take_back();
       seen = now_seen;
       since = Clock::now();
       reported = false;
@@ -135,34 +145,64 @@ HangReport Watchdog::report(double silent_seconds) const {
   return r;
 }
 
-// A full disk or a network folder that has gone must not keep the job from ending.
+/// How long the folder of the reports may take: a healthy one answers in milliseconds, also when
+/// many write to it at once.
+Watchdog::Seconds Watchdog::patience() const {
+  return Seconds(std::min(limit() / 2, 10.0));
+}
+
+void Watchdog::say(const std::string& text) {
+  prints_.run([text] { std::fprintf(stderr, "watchdog: %s\n", text.c_str()); }, kPrintSeconds);
+}
+
+/// Work on the folder of the reports, which may be out of order like whatever hangs. True if it
+/// ended, well or badly.
+bool Watchdog::in_folder(std::function<void()> work) {
+  if (place_.folder.empty()) return false;
+  const auto problem = std::make_shared<std::string>();
+  const bool ended = files_.run(
+      [work = std::move(work), problem] {
+        try {
+          work();
+        } catch (const std::exception& error) {
+          *problem = error.what();
+        }
+      },
+      patience());
+  if (!ended) say(place_.folder.string() + " does not answer");
+  if (ended && !problem->empty()) say(*problem);
+  return ended;
+}
+
 void Watchdog::tell(const HangReport& report) {
-  std::fprintf(stderr, "watchdog: no progress: %s; the job ends in %.3g s unless it goes on\n",
-               to_string(report).c_str(), limit() / 2);
-  if (place_.folder.empty()) return;
-  try {
-    write_report(place_.folder, report);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "watchdog: %s\n", error.what());
-  }
+  say(str("no progress: ", to_string(report), "; the job ends in ", limit() / 2,
+          " s unless it goes on"));
+  in_folder([folder = place_.folder, report] { write_report(folder, report); });
+}
+
+void Watchdog::take_back() {
+  say(str("rank ", place_.rank, " goes on"));
+  in_folder([folder = place_.folder, rank = place_.rank] { remove_report(folder, rank); });
+}
+
+/// Whom the ranks waited for, as far as their reports can be read.
+std::string Watchdog::verdict() {
+  const auto text = std::make_shared<std::string>();
+  const bool ended = in_folder([folder = place_.folder, text] {
+    close_reports(folder);
+    const Culprits culprits = find_culprits(read_reports(folder));
+    std::string ranks;
+    for (const int rank : culprits.ranks) ranks += str(ranks.empty() ? "" : ", ", rank);
+    *text =
+        str("; it waited for rank ", ranks, ", which ", culprits.reason, "; see ", folder.string());
+  });
+  return ended ? *text : "";
 }
 
 void Watchdog::give_up(double silent_seconds) {
-  std::string verdict;
-  try {
-    if (!place_.folder.empty()) {
-      close_reports(place_.folder);
-      const Culprits culprits = find_culprits(read_reports(place_.folder));
-      for (const int rank : culprits.ranks) verdict += str(verdict.empty() ? "" : ", ", rank);
-      verdict = str("; it waited for rank ", verdict, ", which ", culprits.reason, "; see ",
-                    place_.folder.string());
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "watchdog: %s\n", error.what());
-  }
-  std::fprintf(stderr, "watchdog: rank %d made no progress in %.3g s: the job ends%s\n",
-               place_.rank, silent_seconds, verdict.c_str());
-  abort_();
+  say(str("rank ", place_.rank, " made no progress in ", std::round(100 * silent_seconds) / 100,
+          " s: the job ends", verdict()));
+  if (!end_.run(abort_, kAbortSeconds)) std::_Exit(exit_code(ErrorKind::comm));
 }
 
 Watchdog::Phase::Phase(Watchdog* watchdog, const char* name, Seconds limit) : watchdog_(watchdog) {

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/bounded_tasks.h"
 #include "comm/hang_report.h"
 #include "core/device.h"
 
@@ -21,6 +22,8 @@ namespace fathom::comm {
 /// notes each action that it starts and each call in which it waits for other ranks. When no note
 /// comes for half of the limit, the last ones are printed and written to a report; at the limit the
 /// reports of all ranks together name the rank that the others wait for, and the job is aborted.
+/// A disk or terminal that does not answer cannot keep it from that: what it writes is waited for
+/// only so long.
 class Watchdog {
  public:
   using Seconds = std::chrono::duration<double>;
@@ -40,8 +43,9 @@ class Watchdog {
     std::filesystem::path folder;  ///< made when there is something to report; empty: no reports
   };
 
-  /// `abort` is called from the watchdog's thread, once; it should not return
-  /// (MpiSession::abort with the exit code of ErrorKind::comm).
+  /// `abort` is called once, from a thread of the watchdog's; it should not return
+  /// (MpiSession::abort with the exit code of ErrorKind::comm). If it hangs, the process exits with
+  /// that code on its own.
   Watchdog(Place place, Seconds limit, std::function<void()> abort);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -62,6 +66,8 @@ class Watchdog {
    public:
     /// A collective of the group. `name` must be a string literal.
     Call(Watchdog* watchdog, const char* name, Group& group);
+    /// A collective that was begun before, and had this number then.
+    Call(Watchdog* watchdog, const char* name, Group& group, std::uint64_t number);
     /// A message from or to one member.
     Call(Watchdog* watchdog, const char* name, Group& group, int peer, int tag);
     ~Call();
@@ -98,11 +104,17 @@ class Watchdog {
   void run();
   double limit() const;
   HangReport report(double silent_seconds) const;
+  Seconds patience() const;
+  void say(const std::string& text);
+  bool in_folder(std::function<void()> work);
   void tell(const HangReport& report);
+  void take_back();
+  std::string verdict();
   void give_up(double silent_seconds);
 
   const Place place_;
   const std::function<void()> abort_;
+  BoundedTasks prints_, files_, end_;  // of the watchdog's thread
 
   // The slots. Their fields are read only after they have not changed for half a limit, so they
   // need no protection from tearing; `notes_` is stored last and publishes them.

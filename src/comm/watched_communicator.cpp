@@ -6,10 +6,10 @@ namespace {
 using Call = Watchdog::Call;
 using Group = Watchdog::Group;
 
-/// A transfer or reduction whose wait is noted.
-class WatchedRequest : public Request::State {
+/// A message whose wait is noted.
+class WatchedMessage : public Request::State {
  public:
-  WatchedRequest(Request inner, Watchdog& watchdog, const char* name, Group& group, int peer,
+  WatchedMessage(Request inner, Watchdog& watchdog, const char* name, Group& group, int peer,
                  int tag)
       : inner_(std::move(inner)),
         watchdog_(watchdog),
@@ -34,6 +34,29 @@ class WatchedRequest : public Request::State {
   int peer_, tag_;
 };
 
+/// A reduction under way, with the number that it has among the collectives of its group.
+class WatchedReduction : public Request::State {
+ public:
+  WatchedReduction(Request inner, Watchdog& watchdog, Group& group)
+      : inner_(std::move(inner)),
+        watchdog_(watchdog),
+        group_(group),
+        number_(++group.collectives) {}
+
+  void wait() override {
+    const Call call(&watchdog_, "all-reduce", group_, number_);
+    inner_.wait();
+  }
+  bool test() override { return inner_.test(); }
+  void abandon() noexcept override {}
+
+ private:
+  Request inner_;
+  Watchdog& watchdog_;
+  Group& group_;
+  std::uint64_t number_;
+};
+
 class WatchedCommunicator : public Communicator {
  public:
   /// `own` keeps the group alive if nobody else does.
@@ -56,7 +79,8 @@ class WatchedCommunicator : public Communicator {
   void all_reduce(std::int64_t* data, std::size_t n, ReduceOp op) override { reduce(data, n, op); }
 
   Request start_all_reduce(float* data, std::size_t n, ReduceOp op) override {
-    return watched(inner_.start_all_reduce(data, n, op), "all-reduce", -1, -1);
+    return Request(std::make_unique<WatchedReduction>(inner_.start_all_reduce(data, n, op),
+                                                      watchdog_, group_));
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
     const Call call(&watchdog_, "broadcast", group_);
@@ -90,7 +114,7 @@ class WatchedCommunicator : public Communicator {
   }
   Request watched(Request inner, const char* name, int peer, int tag) {
     return Request(
-        std::make_unique<WatchedRequest>(std::move(inner), watchdog_, name, group_, peer, tag));
+        std::make_unique<WatchedMessage>(std::move(inner), watchdog_, name, group_, peer, tag));
   }
 
   std::unique_ptr<Communicator> own_;

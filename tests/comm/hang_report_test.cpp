@@ -79,6 +79,7 @@ TEST(HangReport, FilesKeepEveryFieldAndTheNewestHangIsTaken) {
   const auto folder = run / "hang/2026-01-02T00:00:00Z";
   write_report(folder, reducing(1, 3, {0, 1, 2}, 8));
   write_report(folder, receiving(0, 3, 2));
+  std::filesystem::create_directories(run / "hang/2026-01-03T00:00:00Z");  // all went on
   EXPECT_EQ(newest_hang(run.path()), folder);
   const auto reports = read_reports(folder);
   ASSERT_EQ(reports.size(), 2u);

@@ -15,13 +15,14 @@ LaunchEnvironment read(const std::map<std::string, std::string>& variables) {
   });
 }
 
-void expect_error(const LaunchEnvironment& environment, int world, int wanted, ErrorKind kind,
+/// Of kind config: job scripts start what was lost for lack of communication again.
+void expect_error(const LaunchEnvironment& environment, int world, int wanted,
                   const std::string& part) {
   try {
     check_rank_count(environment, world, wanted);
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind);
+    EXPECT_EQ(error.kind(), ErrorKind::config);
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
   }
@@ -35,7 +36,7 @@ TEST(LaunchEnvironment, NothingIsLaunchedWithoutALauncher) {
 TEST(LaunchEnvironment, ByHandInsideAnAllocationIsRefused) {
   const auto by_hand = read({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
   EXPECT_FALSE(by_hand.launched());
-  expect_error(by_hand, 1, 4, ErrorKind::comm, "Slurm says 4 tasks but MPI sees 1");
+  expect_error(by_hand, 1, 4, "Slurm says 4 tasks but MPI sees 1");
 }
 
 TEST(LaunchEnvironment, MpirunGoesBeforeTheStepOfItsDaemons) {
@@ -45,21 +46,21 @@ TEST(LaunchEnvironment, MpirunGoesBeforeTheStepOfItsDaemons) {
   EXPECT_EQ(found.mpirun_ranks, 4);
   EXPECT_FALSE(found.srun_ranks);
   EXPECT_NO_THROW(check_rank_count(found, 4, 4));
-  expect_error(found, 1, 4, ErrorKind::comm, "mpirun started 4 ranks but MPI sees 1");
+  expect_error(found, 1, 4, "mpirun started 4 ranks but MPI sees 1");
 }
 
 TEST(LaunchEnvironment, SrunWithoutPmixIsRefused) {
   const auto singletons = read({{"SLURM_STEP_ID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}});
   EXPECT_FALSE(singletons.launched());
-  expect_error(singletons, 1, 1, ErrorKind::comm, "srun --mpi=pmix");
+  expect_error(singletons, 1, 1, "srun --mpi=pmix");
   const auto wired = read({{"SLURM_STEP_ID", "3"}, {"SLURM_NTASKS", "4"}, {"PMIX_RANK", "2"}});
   EXPECT_TRUE(wired.launched());
   EXPECT_NO_THROW(check_rank_count(wired, 4, 4));
 }
 
 TEST(LaunchEnvironment, AGridOfAnotherSizeIsAConfigError) {
-  expect_error(read({{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, 8, ErrorKind::config, "-n 8");
-  expect_error(read({}), 1, 2, ErrorKind::config, "but 1 is running");
+  expect_error(read({{"OMPI_COMM_WORLD_SIZE", "2"}}), 2, 8, "-n 8");
+  expect_error(read({}), 1, 2, "but 1 is running");
 }
 
 TEST(LaunchEnvironment, AMalformedCountNamesTheVariable) {
@@ -68,6 +69,7 @@ TEST(LaunchEnvironment, AMalformedCountNamesTheVariable) {
       read({{"OMPI_COMM_WORLD_SIZE", text}});
       FAIL() << text;
     } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::config);
       EXPECT_NE(std::string(error.what()).find("OMPI_COMM_WORLD_SIZE"), std::string::npos);
     }
   }

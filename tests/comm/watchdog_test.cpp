@@ -3,11 +3,14 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <fcntl.h>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "tests/support/temporary_directory.h"
@@ -81,6 +84,31 @@ TEST(Watchdog, ARankThatGoesOnTakesItsReportBack) {
   }
   EXPECT_FALSE(aborted);
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("rank 0 goes on"), std::string::npos);
+}
+
+/// A network folder whose server is gone keeps whoever writes there for ever.
+TEST(Watchdog, AFolderThatDoesNotAnswerDoesNotKeepTheJobFromEnding) {
+  const testing::TemporaryDirectory folder;
+  const std::string stuck = (folder / "rank_00000.json.tmp").string();
+  ASSERT_EQ(mkfifo(stuck.c_str(), 0600), 0) << "a writer waits until somebody reads";
+  std::atomic<bool> aborted = false;
+  ::testing::internal::CaptureStderr();
+  {
+    Watchdog watchdog({.host = "n0", .folder = folder.path()}, 400ms, [&] { aborted = true; });
+    EXPECT_TRUE(soon([&] { return aborted.load(); }));
+  }
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find(folder.path().string() + " does not answer"), std::string::npos) << text;
+  EXPECT_NE(text.find("made no progress in"), std::string::npos) << text;
+  EXPECT_TRUE(read_reports(folder.path()).empty()) << "it could be written after all";
+
+  // Let what was left behind end, before the folder goes.
+  const int reader = ::open(stuck.c_str(), O_RDONLY);
+  std::array<char, 4096> bytes;
+  while (::read(reader, bytes.data(), bytes.size()) > 0) {
+  }
+  ::close(reader);
+  EXPECT_TRUE(soon([&] { return std::filesystem::exists(folder / "closed"); }));
 }
 
 TEST(Watchdog, APhaseHasItsOwnLimit) {

@@ -12,6 +12,8 @@ struct MpiOptions {
   std::size_t shared_min_bytes = std::size_t{1} << 12;
   /// That memory, for each group of ranks.
   std::size_t shared_group_bytes = std::size_t{1} << 22;
+  /// How long the start of the ranks and their end may take before the job is aborted; 0: for ever.
+  double watch_seconds = 0;
 };
 
 }  // namespace fathom::comm
