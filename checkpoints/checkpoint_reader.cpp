@@ -42,6 +42,7 @@ Discovery discover_latest(const fs::path& run_folder, const OpenOptions& options
       found.warnings = std::move(damages);
       return found;
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::config) throw;  // sound, and not for this program
       if (!options.allow_fallback)
         fail(ErrorKind::io, error.what(),
              "; an earlier checkpoint is taken only if fallback is allowed "
@@ -64,15 +65,30 @@ Discovery share(comm::Communicator& world, const std::function<Discovery()>& dis
       const Discovery found = discover();
       message = {
           {"folder", found.folder}, {"manifest", found.manifest}, {"warnings", found.warnings}};
+    } catch (const Error& error) {
+      message = {{"error", error.what()}, {"kind", static_cast<int>(error.kind())}};
     } catch (const std::exception& error) {
-      message = {{"error", error.what()}};
+      message = {{"error", error.what()}, {"kind", static_cast<int>(ErrorKind::io)}};
     }
   }
   message = json::parse(
       world.broadcast_text(message.dump(-1, ' ', false, json::error_handler_t::replace), 0));
-  if (message.contains("error")) fail(ErrorKind::io, message["error"].get<std::string>());
+  if (message.contains("error"))
+    fail(static_cast<ErrorKind>(message["kind"].get<int>()), message["error"].get<std::string>());
   return {message["folder"].get<std::string>(), message["manifest"].get<std::string>(),
           message["warnings"].get<std::vector<std::string>>()};
+}
+
+/// A shard that holds something else than the manifest says is damaged: HDF5 shows a changed header
+/// as another type, or another shape, of a sound file.
+template <typename Read>
+void read_shard(Read read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    fail(ErrorKind::io, "a checkpoint's shard is damaged: ", error.what());
+  }
 }
 
 }  // namespace
@@ -94,8 +110,10 @@ Manifest load_manifest(const fs::path& folder) {
 void check_piece(const h5::File& shard, const std::string& name, DType dtype,
                  const PieceRecord& piece) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(element_count(piece.box)) * size_of(dtype));
-  shard.read_part(piece.dataset, to_h5(dtype), h5::Shape(piece.box.extent.size(), 0),
-                  to_h5(piece.box.extent), bytes.data());
+  read_shard([&] {
+    shard.read_part(piece.dataset, to_h5(dtype), h5::Shape(piece.box.extent.size(), 0),
+                    to_h5(piece.box.extent), bytes.data());
+  });
   const std::uint64_t found = checksum(bytes.data(), bytes.size());
   require(found == piece.xxh64, ErrorKind::io, "checkpoint file '", shard.path().string(),
           "': tensor '", name, "', piece ", to_string(piece.box), ": checksum ", hex(found),
@@ -154,7 +172,9 @@ void CheckpointReader::read_piece(const std::string& name, DType dtype, const Pi
   h5::Shape offset = to_h5(part.offset);
   for (std::size_t d = 0; d < offset.size(); ++d)
     offset[d] -= static_cast<std::uint64_t>(piece.box.offset[d]);
-  shard(piece.file).read_part(piece.dataset, to_h5(dtype), offset, to_h5(part.extent), out);
+  read_shard([&] {
+    shard(piece.file).read_part(piece.dataset, to_h5(dtype), offset, to_h5(part.extent), out);
+  });
 }
 
 void CheckpointReader::read(const std::string& name, const Rectangle& box, DType dtype, void* out) {

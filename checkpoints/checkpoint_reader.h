@@ -35,7 +35,7 @@ class CheckpointReader {
   /// the folder (the others may see an older state of a network file system) and sends the manifest
   /// to all. Damage is one and the same Error(io) on every rank, naming file and reason: a manifest
   /// that does not parse, a shard missing or of another size, or LATEST naming a checkpoint that is
-  /// gone.
+  /// gone. A checkpoint of another version of the format is Error(config) and never passed over.
   static std::optional<CheckpointReader> open_latest(comm::Communicator& world,
                                                      const std::filesystem::path& run_folder,
                                                      const OpenOptions& options = {});
@@ -55,7 +55,8 @@ class CheckpointReader {
 
   /// Copies a box of a tensor densely into out, in the dtype that is stored. Not collective. Throws
   /// Error(io) if the tensor is missing, its dtype is another, the box is not inside, a shard
-  /// cannot be read, or (with verify) its content is not what was saved.
+  /// cannot be read or holds another type or shape, or (with verify) its content is not what was
+  /// saved.
   void read(const std::string& name, const Rectangle& box, DType dtype, void* out);
   /// The same for f32, or bf16 widened to it.
   void read(const std::string& name, const Rectangle& box, float* out);

@@ -99,6 +99,7 @@ std::vector<std::string> verify(const std::filesystem::path& folder) {
   try {
     manifest = parse_manifest(files::read_text(path), path.string());
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::config) throw;
     return {error.what()};
   }
   std::map<std::string, h5::File> shards;

@@ -49,8 +49,9 @@ Manifest from_json(const json& content) {
   require(content.is_object() && content.value("format", "") == kFormat, ErrorKind::io,
           "it is not a manifest of a Fathom checkpoint");
   const int version = content.at("version").get<int>();
-  require(version == kVersion, ErrorKind::io, "it has version ", version,
-          "; this program reads version ", kVersion);
+  require(version == kVersion, ErrorKind::config, "it has version ", version,
+          "; this program reads version ", kVersion,
+          ": use the fathom that wrote it, or a newer one");
   require(content_checksum(content) == parse_hex(content.at("xxh64").get<std::string>()),
           ErrorKind::io, "its content does not match its own checksum");
   Manifest manifest;
@@ -133,6 +134,7 @@ Manifest parse_manifest(const std::string& text, const std::string& path) {
   } catch (const json::exception& error) {
     fail(ErrorKind::io, "'", path, "' is damaged: ", error.what());
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::config) fail(error.kind(), "'", path, "': ", error.what());
     fail(ErrorKind::io, "'", path, "' is damaged: ", error.what());
   }
 }

@@ -50,7 +50,8 @@ std::string to_text(const Manifest& manifest);
 
 /// Parses and checks everything that can be checked without opening a shard: version, checksum,
 /// types, file names, and that every tensor's pieces tile it. `path` is for the messages of the
-/// Error(io) that it throws otherwise.
+/// Error(io) that it throws otherwise. Another version of the format is no damage but
+/// Error(config).
 Manifest parse_manifest(const std::string& text, const std::string& path);
 
 /// Adds one rank's pieces; a tensor may come in from several ranks. Throws Error(internal) naming

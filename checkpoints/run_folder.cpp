@@ -14,6 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLatest = "LATEST";
+constexpr const char* kReplaced = ".replaced.tmp";
 
 /// The number in "step_00001200", or nothing for any other name.
 std::optional<std::int64_t> parse_step(const std::string& name) {
@@ -69,7 +70,7 @@ void write_latest(const fs::path& run_folder, std::int64_t step) {
 void publish(const fs::path& run_folder, std::int64_t step) {
   const fs::path target = run_folder / step_name(step);
   const fs::path unfinished = target.string() + ".tmp";
-  const fs::path aside = target.string() + ".replaced.tmp";
+  const fs::path aside = target.string() + kReplaced;
   files::sync_directory(unfinished);
   const bool replaces = fs::exists(target);
   // Where the file system can swap two names there is no moment without a checkpoint of this step.
@@ -117,15 +118,26 @@ std::vector<std::string> set_aside_after(const fs::path& run_folder, std::int64_
   return names;
 }
 
-std::vector<std::string> remove_leftovers(const fs::path& run_folder) {
+Leftovers remove_leftovers(const fs::path& run_folder) {
+  Leftovers done;
+  if (!fs::is_directory(run_folder)) return done;
   std::vector<std::string> names;
-  if (!fs::is_directory(run_folder)) return names;
   for (const auto& item : fs::directory_iterator(run_folder)) {
     const std::string name = item.path().filename().string();
     if (name.starts_with("step_") && name.ends_with(".tmp")) names.push_back(name);
   }
-  for (const std::string& name : names) remove_tree(run_folder / name);
-  return names;
+  for (const std::string& name : names) {
+    const std::string replaced = name.substr(0, name.rfind(kReplaced));
+    if (name.ends_with(kReplaced) && !fs::exists(run_folder / replaced)) {
+      files::rename_file(run_folder / name, run_folder / replaced);
+      done.restored.push_back(replaced);
+    } else {
+      remove_tree(run_folder / name);
+      done.removed.push_back(name);
+    }
+  }
+  if (!done.restored.empty()) files::sync_directory(run_folder);
+  return done;
 }
 
 }  // namespace fathom::checkpoints

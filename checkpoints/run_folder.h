@@ -47,8 +47,15 @@ void prune(const std::filesystem::path& run_folder, const KeepPolicy& policy,
 std::vector<std::string> set_aside_after(const std::filesystem::path& run_folder,
                                          std::int64_t step);
 
-/// Removes what an interrupted save or prune left (step_*.tmp); returns the names. The caller must
-/// hold the folder's RunLock.
-std::vector<std::string> remove_leftovers(const std::filesystem::path& run_folder);
+/// What remove_leftovers() did, by name.
+struct Leftovers {
+  std::vector<std::string> removed;
+  std::vector<std::string> restored;
+};
+
+/// Removes what an interrupted save or prune left (step_*.tmp). A checkpoint that was moved aside
+/// for another of its step, which then did not come, gets its name back. The caller must hold the
+/// folder's RunLock.
+Leftovers remove_leftovers(const std::filesystem::path& run_folder);
 
 }  // namespace fathom::checkpoints

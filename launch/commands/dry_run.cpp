@@ -24,14 +24,17 @@ void print_memory(std::ostream& out, const train::TrainConfig& config,
                   const train::EnginePlan& plan) {
   out << "memory of a rank, MiB (micro-batch of " << config.batch.micro_batch << " x "
       << plan.context << " tokens at most):\n"
-      << "stage      weights  gradients  moments  teacher  activations     head     total\n";
+      << "stage      weights  gradients  moments  teacher  activations     head     save     "
+         "total\n";
   for (int stage = 0; stage < config.grid.pp; ++stage) {
     const train::Footprint f = train::footprint(config, plan, stage);
     out << std::setw(5) << stage << std::setw(13) << mib(f.weights) << std::setw(11)
         << mib(f.gradients) << std::setw(9) << mib(f.moments) << std::setw(9) << mib(f.teacher)
-        << std::setw(13) << mib(f.activations) << std::setw(9) << mib(f.head) << std::setw(10)
-        << mib(f.total()) << "\n";
+        << std::setw(13) << mib(f.activations) << std::setw(9) << mib(f.head) << std::setw(9)
+        << mib(f.save) << std::setw(10) << mib(f.total()) << "\n";
   }
+  out << "(save: the copy that a checkpoint is written from; with GPUs it is in the host's "
+         "memory)\n";
 }
 
 // What losses on hidden states add to the messages between stages.

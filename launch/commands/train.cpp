@@ -31,6 +31,7 @@ int train(comm::MpiSession& session, const train::TrainConfig& config, bool memo
   comm::ProcessGrid grid(
       watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
   train::TrainerHooks hooks;
+  hooks.program = "fathom " FATHOM_VERSION;
   hooks.config_text = options::to_text(config);
   hooks.watchdog = watched.watchdog();
   hooks.check_resume = [&](const std::string& stored) {

@@ -151,6 +151,7 @@ using train::ProgressMode;
 using train::Recompute;
 using train::ReplaySchedule;
 using train::Resume;
+using train::SaveErrors;
 using train::ScheduleKind;
 
 template <typename E>
@@ -171,6 +172,9 @@ template <>
 inline constexpr std::array enum_words<Resume> = {Word<Resume>{"auto", Resume::automatic},
                                                   Word<Resume>{"never", Resume::never},
                                                   Word<Resume>{"must", Resume::must}};
+template <>
+inline constexpr std::array enum_words<SaveErrors> = {Word<SaveErrors>{"end", SaveErrors::end},
+                                                      Word<SaveErrors>{"retry", SaveErrors::retry}};
 template <>
 inline constexpr std::array enum_words<Init> = {Word<Init>{"path", Init::path},
                                                 Word<Init>{"random", Init::random},

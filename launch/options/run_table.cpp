@@ -35,6 +35,10 @@ void describe_run(OptionTable& t, train::RunConfig& c) {
          .unit = "steps",
          .range = at_least(0)});
   t.add("keep", c.keep, {.help = "Newest checkpoints to keep; 0 keeps all.", .range = at_least(0)});
+  t.add(
+      "save_errors", c.save_errors,
+      {.help = "After a checkpoint that could not be written, end the run, or go on and try again "
+               "with the next one; the last one of a run is tried twice in any case."});
   t.add("resume", c.resume,
         {.help = "Continue from the newest checkpoint in run.dir if there is one (auto), only if "
                  "there is one (must), or refuse to start beside one (never)."});

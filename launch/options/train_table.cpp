@@ -394,7 +394,8 @@ void describe_rest(OptionTable& t, train::TrainConfig& config) {
   t.add("action", faults.action,
         {.help = "Before which action: load, batches, generate, recv_bundle, forward, send_bundle, "
                  "finish_bundle, recv_grad, backward, send_grad, finish_grad, update, "
-                 "evaluate, save; or at a stage of a save, as checkpoints/FORMAT.md lists them.",
+                 "evaluate, save, finalize; or at a stage of a save, as checkpoints/FORMAT.md "
+                 "lists them.",
          .unit = "action"});
   t.add("seconds", faults.seconds,
         {.help = "Length of a stall, or delay of each message.",

@@ -156,6 +156,12 @@ void copy_to_host(const Tensor& tensor, std::span<float> values) {
   read(tensor, values.data());
 }
 
+void copy_to_host(const Tensor& tensor, std::span<std::byte> bytes) {
+  FATHOM_CHECK(bytes.size() == tensor.bytes(), bytes.size(), " bytes of ",
+               to_string(tensor.shape()));
+  read(tensor, bytes.data());
+}
+
 std::vector<std::int32_t> to_host_i32(const Tensor& tensor) {
   FATHOM_CHECK(tensor.dtype() == DType::i32, "to_host_i32 of ", to_string(tensor.dtype()));
   std::vector<std::int32_t> values(static_cast<std::size_t>(tensor.elements()));

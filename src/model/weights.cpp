@@ -93,10 +93,11 @@ std::vector<std::vector<float>> pieces_to_host(const Parameter& parameter, const
 }
 
 void piece_to_host(const Parameter& parameter, const Tensor& local, const Piece& piece,
-                   std::span<float> values) {
-  FATHOM_CHECK(static_cast<std::int64_t>(values.size()) == piece.rows * piece.columns, "piece of ",
-               parameter.name);
-  copy_to_host(local_matrix(local, piece), values);
+                   std::span<std::byte> bytes) {
+  FATHOM_CHECK(
+      bytes.size() == static_cast<std::size_t>(piece.rows * piece.columns) * size_of(local.dtype()),
+      "piece of ", parameter.name);
+  copy_to_host(local_matrix(local, piece), bytes);
 }
 
 void piece_from_host(const Parameter& parameter, const Tensor& local, const Piece& piece,

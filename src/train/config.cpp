@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "methods/distill/curriculum.h"
+#include "train/faults.h"
 
 namespace fathom::train {
 namespace {
@@ -367,6 +368,10 @@ void check_faults(const FaultsConfig& faults, const GridConfig& grid, Rules& rul
   rules.must(placed == !faults.action.empty(), {"faults.kind", "faults.action"},
              placed ? "name the action at which it happens, such as forward, update or save"
                     : "faults.action has no meaning here; leave it empty");
+  rules.must(!placed || faults.action.empty() || is_fault_action(faults.action), {"faults.action"},
+             "there is no such action, and it would never happen; --help lists them");
+  rules.must(!slow || grid.pp > 1, {"faults.kind", "grid.pp"},
+             "slow_link delays messages between stages, and there is only one");
   rules.must(
       lasts == (faults.seconds > 0), {"faults.kind", "faults.seconds"},
       lasts ? "say for how long, in seconds" : "faults.seconds has no meaning here; leave it at 0");

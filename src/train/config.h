@@ -23,6 +23,12 @@ namespace fathom::train {
 
 enum class Resume { automatic, never, must };
 
+/// What becomes of a run whose checkpoint could not be written.
+enum class SaveErrors {
+  end,   ///< it ends, with the error
+  retry  ///< it goes on, and the next save tries again
+};
+
 struct RunConfig {
   std::string dir;
   std::int64_t seed = 1;
@@ -32,6 +38,7 @@ struct RunConfig {
   int eval_batches = 0;  ///< micro-batches; 0: the whole evaluation set
   int save_every = 0;    ///< 0: only after the last step
   int keep = 3;          ///< 0: all
+  SaveErrors save_errors = SaveErrors::end;
   Resume resume = Resume::automatic;
   bool resume_fallback = false;  ///< take an earlier checkpoint if the newest is damaged
   bool reset_data = false;

@@ -1,5 +1,6 @@
 #include "train/faults.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <limits>
@@ -14,6 +15,15 @@
 
 namespace fathom::train {
 namespace {
+
+constexpr std::string_view kActions[] = {
+    // Of a run, as the watchdog names them.
+    "load", "batches", "generate", "recv_bundle", "forward", "send_bundle", "finish_bundle",
+    "recv_grad", "backward", "send_grad", "finish_grad", "update", "evaluate", "save", "finalize",
+    // Of a save (checkpoints/FORMAT.md).
+    "shard created", "shard half written", "shard written", "all shards written",
+    "manifest written", "published", "latest written", "pruning", "pruned renamed", "pruned half",
+    "pruned"};
 
 void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -40,15 +50,23 @@ bool sends(std::string_view action) {
 
 }  // namespace
 
+bool is_fault_action(std::string_view action) {
+  return std::find(std::begin(kActions), std::end(kActions), action) != std::end(kActions);
+}
+
 FaultInjector::FaultInjector(const FaultsConfig& config, int rank)
-    : config_(config), pending_(config.kind != FaultKind::none && config.rank == rank) {}
+    : config_(config),
+      pending_(config.kind != FaultKind::none && config.rank == rank),
+      slow_(pending_ && config.kind == FaultKind::slow_link) {}
 
 void FaultInjector::reached(std::int64_t step, std::string_view action) {
-  if (!pending_.load(std::memory_order_relaxed)) return;
-  if (config_.kind == FaultKind::slow_link) {
-    if (step >= config_.step && sends(action)) sleep_for(config_.seconds);
+  if (slow_) {
+    if (step < config_.step || !sends(action)) return;
+    pending_ = false;
+    sleep_for(config_.seconds);
     return;
   }
+  if (!pending_.load(std::memory_order_relaxed)) return;
   if (step != config_.step || action != config_.action || !pending_.exchange(false)) return;
   log_warn("injected fault in step ", step, " at ", action);
   strike();

@@ -100,10 +100,11 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
   const AddedSize added = added_size(plan, config.grid, stage);
   const double trained = adapted ? added.trained : student.parameters;
   const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
-  result.weights =
-      static_cast<double>(size_of(stored)) * student.parameters + 4 * (added.all + added.bank);
+  const double own = static_cast<double>(size_of(stored)) * student.parameters + 4 * added.all;
+  result.weights = own + 4 * added.bank;
   result.gradients = 4 * (trained + added.bank);
   result.moments = 8 * trained;
+  result.save = (own + result.moments) / config.grid.dp;  // replicas share it out
   if (plan.teacher) {
     const StageSize teacher = stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage);
     result.teacher = static_cast<double>(size_of(config.teacher.dtype)) * teacher.parameters;

@@ -6,10 +6,13 @@
 namespace fathom::train {
 
 /// Bytes that a rank of one stage will need, by class, for full micro-batches of the context's
-/// length. Parameters are exact; activations count what the operations of a block save.
+/// length. Parameters are exact; activations count what the operations of a block save; `save` is
+/// the copy from which a checkpoint is written while training goes on, always in the host's memory.
 struct Footprint {
-  double weights = 0, gradients = 0, moments = 0, teacher = 0, activations = 0, head = 0;
-  double total() const { return weights + gradients + moments + teacher + activations + head; }
+  double weights = 0, gradients = 0, moments = 0, teacher = 0, activations = 0, head = 0, save = 0;
+  double total() const {
+    return weights + gradients + moments + teacher + activations + head + save;
+  }
 };
 
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage);

@@ -47,8 +47,8 @@ std::vector<Saved> shared_out(Engine& engine, bool moments) {
   return list;
 }
 
-std::size_t elements(const model::Piece& piece) {
-  return static_cast<std::size_t>(piece.rows * piece.columns);
+std::size_t bytes_of(const Saved& saved, const model::Piece& piece) {
+  return static_cast<std::size_t>(piece.rows * piece.columns) * size_of(saved.local.dtype());
 }
 
 void read(checkpoints::CheckpointReader& reader, const model::Parameter& parameter,
@@ -133,15 +133,16 @@ checkpoints::Snapshot snapshot(Engine& engine, bool moments) {
   std::size_t bytes = 0;
   for (const Saved& saved : list)
     for (const model::Piece& piece : saved.parameter.pieces)
-      bytes += elements(piece) * sizeof(float) + Arena::kAlignment;
+      bytes += bytes_of(saved, piece) + Arena::kAlignment;
   const auto memory = std::make_shared<Arena>(bytes);
   checkpoints::Snapshot result;
   for (const Saved& saved : list) {
     const model::Parameter& parameter = saved.parameter;
-    checkpoints::LocalTensor tensor{saved.name, DType::f32, shape_of(parameter), {}};
+    checkpoints::LocalTensor tensor{saved.name, saved.local.dtype(), shape_of(parameter), {}};
     for (const model::Piece& piece : parameter.pieces) {
-      auto* copy = static_cast<float*>(memory->allocate(elements(piece) * sizeof(float)));
-      model::piece_to_host(parameter, saved.local, piece, {copy, elements(piece)});
+      const std::size_t size = bytes_of(saved, piece);
+      auto* copy = static_cast<std::byte*>(memory->allocate(size));
+      model::piece_to_host(parameter, saved.local, piece, {copy, size});
       tensor.pieces.push_back({box_of(parameter, piece), copy});
     }
     result.tensors.push_back(std::move(tensor));

@@ -33,9 +33,9 @@ std::string adapter_json(const EnginePlan& plan, const std::string& base);
 std::string to_json(const RunState& state);
 RunState parse_run_state(const std::string& json, const std::string& origin);
 
-/// Host copies of what this rank saves of the student: parameters, and with `moments` the
-/// optimizer's
-/// "<name>#exp_avg" and "<name>#exp_avg_sq". Data-parallel replicas share the work.
+/// Host copies of what this rank saves of the student: parameters, in the dtype in which they are
+/// kept, and with `moments` the optimizer's "<name>#exp_avg" and "<name>#exp_avg_sq".
+/// Data-parallel replicas share the work.
 checkpoints::Snapshot snapshot(Engine& engine, bool moments);
 
 /// Sets all parameters from a checkpoint of any grid. Throws Error(io) naming what is missing or of

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "core/memory_usage.h"
 #include "core/timer.h"
 #include "kernels/peak.h"
-#include "methods/moc/spec_json.h"
 #include "train/evaluation.h"
 #include "train/lr_schedule.h"
 #include "train/metrics/format.h"
@@ -24,10 +22,15 @@
 namespace fathom::train {
 namespace {
 
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g s", seconds);
-  return text;
+// The lock of the run's folder, which must not be one of its own checkpoints.
+std::unique_ptr<checkpoints::RunLock> lock_run(const std::filesystem::path& folder) {
+  require(!std::filesystem::exists(folder / checkpoints::kManifestName), ErrorKind::config,
+          "run.dir = ", folder.string(), " is a checkpoint; name the folder of its run, ",
+          std::filesystem::absolute(folder / "").parent_path().parent_path().string());
+  auto lock = std::make_unique<checkpoints::RunLock>(folder);
+  if (!lock->previous().empty())
+    log_info("the last run in ", folder.string(), " was broken off: ", lock->previous());
+  return lock;
 }
 
 }  // namespace
@@ -38,8 +41,7 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       hooks_(std::move(hooks)),
       grid_(grid),
       device_(device),
-      lock_(grid.world().rank() == 0 ? std::make_unique<checkpoints::RunLock>(config.run.dir)
-                                     : nullptr),
+      lock_(grid.world().rank() == 0 ? lock_run(config.run.dir) : nullptr),
       spans_(config.mta.enabled ? std::make_unique<SpanFeed>(grid, config.spans) : nullptr),
       engine_(device, grid, config, plan, true,
               make_state_losses(device, grid, config, plan,
@@ -69,9 +71,13 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
 void Trainer::resume_or_start() {
   note("load", 0);
   comm::Communicator& world = grid_.world();
-  if (world.rank() == 0)
-    for (const std::string& name : checkpoints::remove_leftovers(config_.run.dir))
+  if (world.rank() == 0) {
+    const checkpoints::Leftovers left = checkpoints::remove_leftovers(config_.run.dir);
+    for (const std::string& name : left.restored)
+      log_info("brought ", name, " back, which an interrupted save had moved aside");
+    for (const std::string& name : left.removed)
       log_info("removed ", name, ", left by an interrupted save");
+  }
   checkpoints::OpenOptions options = {.allow_fallback = config_.run.resume_fallback,
                                       .verify = true};
   options.warn = [&](const std::string& text) {
@@ -225,10 +231,10 @@ void Trainer::note(const char* action, std::int64_t step, int micro_batch) {
 
 // What all ranks must agree on in a step, in one reduction.
 Trainer::StepVote Trainer::vote(bool finite) {
-  std::int64_t values[] = {finite ? 0 : 1, stop_signal(), memory_usage().peak};
+  std::int64_t values[] = {!finite, !unrecorded_.empty(), stop_signal(), memory_usage().peak};
   grid_.world().all_reduce(values, std::size(values), comm::ReduceOp::max);
-  stop_signal_ = static_cast<int>(values[1]);
-  return {.finite = values[0] == 0, .memory = values[2]};
+  stop_signal_ = static_cast<int>(values[2]);
+  return {.finite = values[0] == 0, .recorded = values[1] == 0, .memory = values[3]};
 }
 
 comm::Watchdog::Phase Trainer::watch(const char* phase, double seconds) {
@@ -238,7 +244,7 @@ comm::Watchdog::Phase Trainer::watch(const char* phase, double seconds) {
 void Trainer::require_finite(bool finite, double loss, double norm) {
   if (finite) return;
   // All ranks are here: the save that is under way is the last good one.
-  finish_save();
+  finish_save(config_.run.save_errors);
   fail(ErrorKind::numeric, "step ", steps_done_ + 1, ": loss ", loss, ", gradient norm ", norm,
        "; nothing was updated. Lower optim.lr, or look for bad values in data and weights");
 }
@@ -317,6 +323,7 @@ StepMetrics Trainer::step() {
   metrics.grad_norm = engine_.optimizer().gradient_norm(grid_);
   const StepVote agreed = vote(std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm));
   require_finite(agreed.finite, metrics.loss, metrics.grad_norm);
+  if (!agreed.recorded) require_recorded();
   metrics.lr = config_.optim.lr * lr_factor(config_.schedule, index, config_.run.steps);
   engine_.update(metrics.lr, clip_factor(metrics.grad_norm, config_.optim.clip));
   add_routing(engine_, bank_bytes() - bank_before, metrics);
@@ -353,63 +360,41 @@ void Trainer::evaluate_if_due() {
   if (!evaluation_due_) return;
   const EvalMetrics metrics = evaluate();
   source_->evaluated(metrics.loss);
-  if (sinks_) sinks_->evaluation(metrics);
+  record([&] { sinks_->evaluation(metrics); });
   evaluation_due_ = false;
 }
 
-void Trainer::begin_save() {
-  finish_save();
-  const auto phase = watch("save", config_.run.watchdog_save_seconds);
-  note("save", steps_done_);
-  const Timer timer;
-  saved_step_ = steps_done_;
-  RunState state;
-  state.step = steps_done_;
-  state.optimizer_steps = engine_.optimizer().steps();
-  state.data = source_->identity();
-  state.data_start = data_start_;
-  state.evaluation_due = evaluation_due_;
-  state.model_config = model::config_json(engine_.plan().student);
-  state.adapter = adapter_json(engine_.plan(), config_.model.path);
-  if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
-  if (engine_.plan().mode) state.mode_k = config_.mode.spec.k;
-  state.mode_steps_below = shrink_.steps_below();
-  if (engine_.plan().moc.enabled) state.moc = methods::moc::to_json(engine_.plan().moc);
-  if (engine_.row_alpha()) state.gaps = engine_.row_alpha()->reference();
-  const MethodState method = source_->state();
-  state.method = method.values;
-  checkpoints::RunInfo info{.step = steps_done_,
-                            .state = to_json(state),
-                            .config = hooks_.config_text,
-                            .grid = comm::to_string(grid_.shape()),
-                            .program = "fathom"};
-  checkpoints::Snapshot saved = snapshot(engine_, true);
-  if (grid_.world().rank() == 0) append(method, saved);
-  const std::string hint = writer_.begin(grid_.world(), std::move(info), std::move(saved));
-  if (!hint.empty()) log_warn(hint);
-  save_wait_ = timer.seconds();
+// Metrics are rank 0's alone. If it fails, all ranks hear of it together, in the next vote: one
+// that died alone would leave the others to guess.
+template <typename Write>
+void Trainer::record(Write write) {
+  if (!sinks_ || !unrecorded_.empty()) return;
+  try {
+    write();
+  } catch (const Error& error) {
+    unrecorded_ = error.what();
+  }
 }
 
-// Waits for the save under way, if there is one.
-void Trainer::finish_save() {
-  if (!writer_.pending()) return;
-  const auto phase = watch("save", config_.run.watchdog_save_seconds);
-  note("save", saved_step_);
-  const Timer timer;
-  const auto saved = writer_.finish(grid_.world());
-  save_wait_ += timer.seconds();
-  if (saved) report_save(*saved);
-}
-
-void Trainer::report_save(const checkpoints::SaveResult& result) {
-  log_info("saved ", result.folder.string(), " (", result.bytes >> 20, " MiB in ",
-           seconds_text(result.seconds), ", of which training waited ", seconds_text(save_wait_),
-           ")");
-  if (grid_.world().rank() == 0)
-    for (const std::string& warning : result.warnings) log_warn(warning);
+// Collective.
+void Trainer::require_recorded() {
+  const std::string problem = grid_.world().broadcast_text(unrecorded_, 0);
+  if (problem.empty()) return;
+  finish_save(config_.run.save_errors);
+  fail(ErrorKind::io, problem);
 }
 
 RunEnd Trainer::run() {
+  const RunEnd end = train_on();
+  require_recorded();
+  note("finalize", steps_done_);
+  if (faults_.pending())
+    log_warn("the fault that [faults] asks for has not happened: step ", config_.faults.step,
+             config_.faults.action.empty() ? "" : " at " + config_.faults.action);
+  return end;
+}
+
+RunEnd Trainer::train_on() {
   const RunConfig& run = config_.run;
   if (steps_done_ >= run.steps)
     log_info("the run is complete: ", steps_done_, " of ", run.steps, " steps are done");
@@ -422,7 +407,7 @@ RunEnd Trainer::run() {
   } catch (const Stopped& asked) {
     return stop(asked.signal);
   }
-  finish_save();
+  save_at_last();
   return RunEnd::complete;
 }
 
@@ -434,23 +419,18 @@ void Trainer::advance() {
     log_saved_bytes();
     warn_of_large_tokens(engine_);
   }
-  if (sinks_) sinks_->step(metrics);
-  const Timer timer;
-  const auto saved = writer_.try_finish(grid_.world());
-  save_wait_ += timer.seconds();
-  if (saved) report_save(*saved);
+  record([&] { sinks_->step(metrics); });
+  finish_save(run.save_errors, false);
   const bool last = steps_done_ == run.steps;
   const auto due = [&](int every) { return last || (every > 0 && steps_done_ % every == 0); };
   evaluation_due_ = eval_batches_ && due(run.eval_every);
   if (stop_signal_ != 0) throw Stopped{stop_signal_};
   evaluate_if_due();
-  if (due(run.save_every)) begin_save();
+  if (due(run.save_every)) begin_save(run.save_errors);
 }
 
 RunEnd Trainer::stop(int signal) {
-  finish_save();
-  if (saved_step_ != steps_done_) begin_save();
-  finish_save();
+  save_at_last();
   if (steps_done_ >= config_.run.steps && !evaluation_due_) return RunEnd::complete;
   log_info("stopped by ", stop_signal_name(signal), " after step ", steps_done_, " of ",
            config_.run.steps, "; the same command goes on from here");

@@ -20,7 +20,8 @@ namespace fathom::train {
 
 /// What a trainer needs from those who started it.
 struct TrainerHooks {
-  std::string config_text;  ///< the recipe that a checkpoint stores
+  std::string program = "fathom";  ///< name and version, which a checkpoint stores too
+  std::string config_text;         ///< the recipe that a checkpoint stores
   /// Compares the recipe stored in a checkpoint with this run's; throws Error(config) for a change
   /// that a resumed run may not make. Called on every rank.
   std::function<void(const std::string& stored)> check_resume;
@@ -44,7 +45,9 @@ class Trainer {
   /// Trains to run.steps; evaluates, saves and logs as the configuration says. When a signal asked
   /// any rank to stop, all of them stop after the step, the part of an evaluation, or a number of
   /// tokens of the text that they are in, and save; the run that goes on from there is the one that
-  /// was never stopped.
+  /// was never stopped. A save that fails ends the run with its Error(io): at once or, with
+  /// run.save_errors = retry, if it is the last and fails twice. So do metrics that cannot be
+  /// written.
   RunEnd run();
 
   /// One optimizer step. Throws Error(numeric) on every rank, before any update, when a loss or a
@@ -71,9 +74,17 @@ class Trainer {
   void shrink_depth(StepMetrics& metrics);
   std::int64_t bank_bytes();
   void evaluate_if_due();
-  void begin_save();
-  void finish_save();
+  template <typename Work>
+  void saving(SaveErrors on_failure, Work work);
+  void begin_save(SaveErrors on_failure);
+  checkpoints::RunInfo describe_run(checkpoints::Snapshot& saved);
+  void finish_save(SaveErrors on_failure, bool wait = true);
+  void save_at_last();
+  template <typename Write>
+  void record(Write write);
+  void require_recorded();
   void advance();
+  RunEnd train_on();
   RunEnd stop(int signal);
   void report_save(const checkpoints::SaveResult& result);
   /// Tells the watchdog what comes next, and lets an injected fault happen there.
@@ -84,6 +95,7 @@ class Trainer {
   std::int64_t continued_data(const RunState& saved) const;
   struct StepVote {
     bool finite;
+    bool recorded;
     std::int64_t memory;  ///< the largest peak of any rank, in bytes
   };
   StepVote vote(bool finite);
@@ -103,10 +115,13 @@ class Trainer {
   methods::mode::ShrinkWatch shrink_;
   checkpoints::CheckpointWriter writer_;
   std::unique_ptr<MetricSinks> sinks_;  // rank 0
+  std::string unrecorded_;              // why metrics could not be written, until all know of it
   std::int64_t steps_done_ = 0;
   std::int64_t data_start_ = 0;  // the step that took sample 0 of the training set
   std::optional<std::int64_t> resumed_;
-  std::int64_t saved_step_ = 0;  // of the newest checkpoint; nothing is lost before the first step
+  // Of the newest save; nothing is lost before the first step. kNotSaved: it failed.
+  static constexpr std::int64_t kNotSaved = -1;
+  std::int64_t saved_step_ = 0;
   bool evaluation_due_ = false;
   bool first_step_ = true;
   int stop_signal_ = 0;    // agreed by all ranks in the last step; 0 to go on

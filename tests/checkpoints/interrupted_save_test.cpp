@@ -71,11 +71,32 @@ TEST(InterruptedSave, KilledAtAnyPointTheNewestSoundCheckpointIsUsed) {
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << stage << " was not reached";
     EXPECT_EQ(newest(folder.path()), expected) << "killed at: " << stage;
 
-    const auto leftovers = remove_leftovers(folder.path());
-    EXPECT_EQ(leftovers.size(), expected == 1 || stage.starts_with("pruned ") ? 1u : 0u) << stage;
+    const auto removed = remove_leftovers(folder.path()).removed;
+    EXPECT_EQ(removed.size(), expected == 1 || stage.starts_with("pruned ") ? 1u : 0u) << stage;
     save(folder.path(), 3);
     EXPECT_EQ(newest(folder.path()), 3) << "the run goes on after: " << stage;
   }
+}
+
+// Where two names cannot be swapped, a checkpoint that is saved again is moved aside first.
+TEST(InterruptedSave, ACheckpointThatWasMovedAsideComesBack) {
+  const TemporaryDirectory folder;
+  save(folder.path(), 1);
+  save(folder.path(), 2);
+  const auto aside = folder / "step_00000002.replaced.tmp";
+  std::filesystem::rename(folder / "step_00000002", aside);
+  std::filesystem::create_directory(folder / "step_00000002.tmp");
+  Leftovers done = remove_leftovers(folder.path());
+  EXPECT_EQ(done.removed, (std::vector<std::string>{"step_00000002.tmp"}));
+  EXPECT_EQ(done.restored, (std::vector<std::string>{"step_00000002"}));
+  EXPECT_EQ(newest(folder.path()), 2);
+
+  // Once the new one is there, the old one goes.
+  std::filesystem::copy(folder / "step_00000001", aside);
+  done = remove_leftovers(folder.path());
+  EXPECT_EQ(done.removed, (std::vector<std::string>{aside.filename()}));
+  EXPECT_TRUE(done.restored.empty());
+  EXPECT_EQ(newest(folder.path()), 2);
 }
 
 /// Saves one step after the other, telling each through the pipe when it is committed, until it is

@@ -12,6 +12,7 @@
 #include "checkpoints/checkpoint_reader.h"
 #include "checkpoints/run_folder.h"
 #include "core/files.h"
+#include "core/stop_signal.h"
 #include "tests/launch/program.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
@@ -50,6 +51,15 @@ class BadCheckpoint : public ::testing::Test {
   static fs::path copy_of_run(const std::string& run) {
     fs::copy(*files_ / "finished", *files_ / run, fs::copy_options::recursive);
     return *files_ / run;
+  }
+  /// A copy whose step 2 has another manifest.
+  template <typename Change>
+  static void change_manifest(const std::string& run, Change change) {
+    const fs::path folder = copy_of_run(run) / "step_00000002";
+    checkpoints::Manifest manifest = checkpoints::load_manifest(folder);
+    change(manifest);
+    files::write_text_atomically(folder / checkpoints::kManifestName,
+                                 checkpoints::to_text(manifest));
   }
   /// Bytes in the middle of a file, at several places, since some of a file belongs to nothing.
   static void change_bits(const fs::path& path) {
@@ -105,7 +115,12 @@ TEST_F(BadCheckpoint, NewerThanTheProgram) {
   const auto at = text.find(now);
   ASSERT_NE(at, std::string::npos);
   files::write_text_atomically(manifest, text.replace(at, now.size(), later));
-  expect_refused(train("newer"), 4, "manifest.json", "version 9");
+  const char* reason = "version 9; this program reads version 1";
+  expect_refused(train("newer"), 2, "manifest.json", reason);
+  // It is sound: an older program must neither pass over it nor put it out of the way.
+  expect_refused(train("newer", "--run.resume_fallback=true"), 2, "manifest.json", reason);
+  expect_refused(in_folder("$FATHOM checkpoint verify newer/step_00000002"), 2, reason);
+  EXPECT_EQ(checkpoints::committed_steps(*files_ / "newer"), (Steps{1, 2}));
 }
 
 TEST_F(BadCheckpoint, AShardInPlaceOfAnothers) {
@@ -117,23 +132,39 @@ TEST_F(BadCheckpoint, AShardInPlaceOfAnothers) {
   fs::rename(run / "step_00000002/rank_00000.h5", run / "other.h5");
   fs::rename(run / "step_00000002/rank_00001.h5", run / "step_00000002/rank_00000.h5");
   fs::rename(run / "other.h5", run / "step_00000002/rank_00001.h5");
-  const Outcome swapped = train("swapped");
-  EXPECT_EQ(swapped.code, 4) << swapped.text;
+  expect_refused(train("swapped"), 4, "step_00000002/rank_00000.h5", "the manifest says");
+}
+
+// To HDF5 a shard may be sound that holds another type or shape than its manifest says.
+TEST_F(BadCheckpoint, AShardOfAnotherTypeOrShape) {
+  const std::string name = "model.norm.weight";
+  const std::string matrix = "model.layers.3.mlp.up_proj.weight";
+  const auto passed_over = [&](const std::string& run) {
+    const Outcome verified = in_folder("$FATHOM checkpoint verify " + run + "/step_00000002");
+    EXPECT_EQ(verified.code, 4) << verified.text;
+    EXPECT_TRUE(verified.has("rank_00001.h5")) << verified.text;
+    expect_refused(train(run), 4, "rank 1", "a checkpoint's shard is damaged", "rank_00001.h5");
+    const Outcome outcome = train(run, "--run.resume_fallback=true");
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_TRUE(outcome.has("passing over step_00000002")) << outcome.text;
+  };
+  change_manifest("other_type",
+                  [&](auto& manifest) { manifest.tensors.at(name).dtype = DType::bf16; });
+  passed_over("other_type");
+  change_manifest("other_shape", [&](auto& manifest) {
+    manifest.tensors.at(name).pieces.at(0).dataset =
+        manifest.tensors.at(matrix).pieces.at(0).dataset;
+  });
+  passed_over("other_shape");
 }
 
 // A tensor that a checkpoint lacks, whole or in part, is not taken for zeros.
 TEST_F(BadCheckpoint, WithoutAMomentOrAPiece) {
-  const auto changed = [](const std::string& run, const auto& change) {
-    const fs::path folder = copy_of_run(run) / "step_00000002";
-    checkpoints::Manifest manifest = checkpoints::load_manifest(folder);
-    change(manifest);
-    files::write_text_atomically(folder / checkpoints::kManifestName,
-                                 checkpoints::to_text(manifest));
-  };
   const std::string moment = "model.layers.3.mlp.up_proj.weight#exp_avg_sq";
-  changed("no_moment", [&](auto& manifest) { ASSERT_EQ(manifest.tensors.erase(moment), 1u); });
+  change_manifest("no_moment",
+                  [&](auto& manifest) { ASSERT_EQ(manifest.tensors.erase(moment), 1u); });
   expect_refused(train("no_moment"), 4, "rank 1", "no tensor '" + moment + "'");
-  changed("no_piece", [&](auto& manifest) { manifest.tensors.at(moment).pieces.clear(); });
+  change_manifest("no_piece", [&](auto& manifest) { manifest.tensors.at(moment).pieces.clear(); });
   expect_refused(train("no_piece"), 4, moment, "cover 0 of");
   expect_refused(in_folder("$FATHOM checkpoint export no_piece --output=export"), 4, moment);
   EXPECT_FALSE(fs::exists(*files_ / "export"));
@@ -158,6 +189,10 @@ TEST_F(BadCheckpoint, OnAReadOnlyDisk) {
 TEST_F(BadCheckpoint, APathThatIsNoRun) {
   expect_refused(train("nothing", "--run.resume=must"), 4, "nothing", "there is no checkpoint");
   expect_refused(train("tokens.h5"), 4, "tokens.h5", "run folder");
+  copy_of_run("run");
+  for (const char* dir : {"run/step_00000002", "run/step_00000002/"})
+    expect_refused(train(dir), 2, "is a checkpoint",
+                   "name the folder of its run, " + (*files_ / "run").string());
   expect_refused(train("finished", "--run.resume=never"), 2, "finished", "step_00000002");
   expect_refused(in_folder("$FATHOM checkpoint verify model"), 4, "model");
   expect_refused(in_folder("$FATHOM hang-report finished"), 4, "finished", "no reports of a hang");
@@ -206,15 +241,62 @@ TEST_F(BadCheckpoint, AWriteThatFailsOnOneRankCostsOnlyThatSave) {
   expect_sound("failed_write/step_00000002");
 }
 
+TEST_F(BadCheckpoint, AFailedSaveMayBeTriedAgainByTheNext) {
+  copy_of_run("retried");
+  const std::string failing =
+      "--run.save_errors=retry --faults.kind=failed_write --faults.rank=1 "
+      "--faults.action='shard half written' --faults.step=";
+  const Outcome next = train("retried", failing + "3");
+  EXPECT_EQ(next.code, 0) << next.text;
+  EXPECT_TRUE(next.has("step 3 was not saved")) << next.text;
+  EXPECT_EQ(checkpoints::committed_steps(*files_ / "retried"), (Steps{1, 2, 4}));
+  // After the last step there is no next one.
+  const Outcome last = train("retried", failing + "5 --run.steps=5");
+  EXPECT_EQ(last.code, 0) << last.text;
+  EXPECT_TRUE(last.has("step 5 was not saved")) << last.text;
+  EXPECT_EQ(checkpoints::committed_steps(*files_ / "retried"), (Steps{1, 2, 4, 5}));
+  expect_sound("retried/step_00000005");
+
+  const Outcome never =
+      train("retried",
+            "--run.save_errors=retry --log.jsonl=false --run.steps=7 --faults.kind=full_disk "
+            "--faults.step=6 --faults.action=save");
+  expect_refused(never, 4, "step 7 was not saved", "File too large");
+  EXPECT_EQ(checkpoints::committed_steps(*files_ / "retried"), (Steps{1, 2, 4, 5}));
+}
+
+TEST_F(BadCheckpoint, ARunWhoseSaveFailedIsStoppedLikeAnyOther) {
+  copy_of_run("stopped");
+  const Outcome outcome = in_folder(
+      train_command("stopped",
+                    "--run.steps=1000 --run.save_every=3 --run.save_errors=retry "
+                    "--faults.kind=failed_write --faults.step=3 "
+                    "--faults.action='all shards written'") +
+      " & job=$!\nuntil grep -qs '\"step\":5,' stopped/metrics.jsonl; do sleep 0.01; done\n"
+      "kill -USR1 $(pgrep -P $job)\nwait $job");
+  EXPECT_EQ(outcome.code, kStoppedExitCode) << outcome.text;
+  EXPECT_TRUE(outcome.has("step 3 was not saved")) << outcome.text;
+  EXPECT_EQ(losses_of("stopped").size(),
+            static_cast<std::size_t>(checkpoints::committed_steps(*files_ / "stopped").back()));
+}
+
+TEST_F(BadCheckpoint, MetricsThatCannotBeWrittenEndTheRunOnAllRanks) {
+  copy_of_run("no_metrics");
+  expect_refused(train("no_metrics",
+                       "--run.save_every=0 --faults.kind=full_disk --faults.step=3 "
+                       "--faults.action=update"),
+                 4, "no_metrics/metrics.jsonl", "File too large");
+  expect_sound("no_metrics/step_00000002");
+}
+
 TEST_F(BadCheckpoint, AFullDiskOfOneRankOfFour) {
   copy_of_run("full_disk");
   for (const char* rank : {"0", "2"}) {
-    const Outcome outcome =
-        train("full_disk",
-              std::string("--grid.dp=2 --log.jsonl=false --faults.kind=full_disk --faults.step=3 "
-                          "--faults.action=save --faults.rank=") +
-                  rank,
-              4);
+    const Outcome outcome = train("full_disk",
+                                  std::string("--grid.dp=2 --faults.kind=full_disk --faults.step=3 "
+                                              "--faults.action=save --faults.rank=") +
+                                      rank,
+                                  4);
     expect_refused(outcome, 4, "step 3 was not saved", std::string("rank ") + rank + ": ",
                    "File too large", "earlier checkpoints are untouched");
     EXPECT_EQ(checkpoints::committed_steps(*files_ / "full_disk"), (Steps{1, 2}));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/files.h"
 #include "tests/launch/program.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
@@ -26,12 +27,12 @@ class Hang : public ::testing::Test {
   /// Two ranks in a pipeline unless the options say otherwise, with a limit of `seconds` for
   /// everything; tells which of its processes are still there afterwards.
   static Outcome train(const std::string& run, const std::string& options, int seconds = 4,
-                       int ranks = 2) {
+                       int ranks = 2, const std::string& before = "") {
     const std::string limit = std::to_string(seconds);
     const std::string folder = (*files_ / run).string();
     // The brackets keep the pattern from finding the shell that looks for it.
-    return shell("cd " + files_->path().string() + "\n${MPIRUN/-np 2/-np " + std::to_string(ranks) +
-                 "} $FATHOM train --run.dir=" + folder +
+    return shell("cd " + files_->path().string() + "\n" + before + "\n${MPIRUN/-np 2/-np " +
+                 std::to_string(ranks) + "} $FATHOM train --run.dir=" + folder +
                  " --run.steps=4 --run.eval_every=2 --run.save_every=2 --model.path=model "
                  "--data.train=tokens.h5 --data.eval=eval.h5 --batch.micro_batch=2 "
                  "--batch.micro_batches=2 --grid.pp=2 --log.tensorboard=false "
@@ -53,6 +54,7 @@ struct Place {
   int rank;
   int step;
   const char* grid;
+  const char* more = "";
 };
 
 constexpr const char* kReplicas = "--grid.dp=2 --grid.pp=2";  // rank 2 replica + stage
@@ -66,16 +68,19 @@ std::vector<Place> places() {
     int step;
     int stage;  // that has it; -1: both
   };
+  const bool every = std::getenv("FATHOM_ALL_FREEZES") != nullptr;
+  std::vector<Action> actions = {{"load", 0, -1},          {"evaluate", 2, -1},
+                                 {"batches", 3, -1},       {"generate", 3, -1},
+                                 {"forward", 3, -1},       {"send_bundle", 3, 0},
+                                 {"recv_bundle", 3, 1},    {"backward", 3, -1},
+                                 {"send_grad", 3, 1},      {"recv_grad", 3, 0},
+                                 {"update", 3, -1},        {"save", 2, -1},
+                                 {"shard created", 2, -1}, {"shard half written", 2, -1},
+                                 {"shard written", 2, -1}};
+  if (every) actions.insert(actions.end(), {{"finish_bundle", 3, 0}, {"finish_grad", 3, 1}});
   std::vector<Place> all;
   int turn = 0;
-  for (const Action& action :
-       {Action{"load", 0, -1}, Action{"evaluate", 2, -1}, Action{"batches", 3, -1},
-        Action{"generate", 3, -1}, Action{"forward", 3, -1}, Action{"send_bundle", 3, 0},
-        Action{"recv_bundle", 3, 1}, Action{"backward", 3, -1}, Action{"send_grad", 3, 1},
-        Action{"recv_grad", 3, 0}, Action{"update", 3, -1}, Action{"save", 2, -1},
-        Action{"shard created", 2, -1}, Action{"shard half written", 2, -1},
-        Action{"shard written", 2, -1}}) {
-    const bool every = std::getenv("FATHOM_ALL_FREEZES") != nullptr;
+  for (const Action& action : actions) {
     const char* grid = ++turn % 2 ? kReplicas : kShards;
     std::vector<int> ranks;
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -88,6 +93,10 @@ std::vector<Place> places() {
   // Rank 0 alone commits and prunes.
   for (const char* action : {"all shards written", "manifest written", "published"})
     all.push_back({action, 0, 2, kReplicas});
+  if (!every) return all;
+  for (const char* action :
+       {"latest written", "pruning", "pruned renamed", "pruned half", "pruned"})
+    all.push_back({action, 0, 4, kReplicas, " --run.keep=1"});
   return all;
 }
 
@@ -107,7 +116,7 @@ TEST_P(FrozenIn, IsNamedAndTheJobEnds) {
       "--distill.max_new=8";
   const Outcome outcome =
       train(run,
-            std::string(place.grid) + (place.action == "generate" ? writes : "") +
+            std::string(place.grid) + place.more + (place.action == "generate" ? writes : "") +
                 " --faults.kind=freeze --faults.rank=" + rank + " --faults.step=" +
                 std::to_string(place.step) + " --faults.action='" + place.action + "'",
             6, kRanks);
@@ -148,6 +157,41 @@ TEST_F(Hang, ASlowSaveHasItsOwnLimit) {
   EXPECT_FALSE(outcome.has("watchdog:")) << outcome.text;
 }
 
+// Rank 0 commits and prunes when it finds, after a step, that all ranks have written.
+TEST_F(Hang, ASlowCommitHasTheLimitOfASave) {
+  for (const char* fault : {"--faults.step=3 --faults.action='all shards written'",
+                            "--faults.step=6 --faults.action=pruning"}) {
+    const Outcome outcome =
+        train("slow_commit",
+              std::string("--run.steps=8 --run.save_every=3 --run.keep=1 --faults.kind=stall "
+                          "--faults.seconds=5 --run.watchdog_save_seconds=60 ") +
+                  fault);
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_TRUE(outcome.has("injected fault")) << outcome.text;
+    EXPECT_FALSE(outcome.has("watchdog:")) << outcome.text;
+    std::filesystem::remove_all(*files_ / "slow_commit");
+  }
+}
+
+TEST_F(Hang, ARankThatStopsBeforeMpiIsUpEndsTheJob) {
+  files::write_text_atomically(*files_ / "late_fathom",
+                               "[ $OMPI_COMM_WORLD_RANK = 1 ] && kill -STOP $$\n"
+                               "exec " FATHOM_PROGRAM " \"$@\"\n");
+  const Outcome outcome = train("late", "", 4, 2, "FATHOM='bash late_fathom'");
+  EXPECT_EQ(outcome.code, exit_code(ErrorKind::comm)) << outcome.text;
+  EXPECT_TRUE(outcome.has("waits in the start of MPI 1 of ranks 0, 1")) << outcome.text;
+  EXPECT_FALSE(outcome.has("left running")) << outcome.text;
+}
+
+TEST_F(Hang, ARankThatStopsWhenAllIsDoneEndsTheJob) {
+  const Outcome outcome = train("done",
+                                "--faults.kind=freeze --faults.rank=1 --faults.step=4 "
+                                "--faults.action=finalize");
+  EXPECT_EQ(outcome.code, exit_code(ErrorKind::comm)) << outcome.text;
+  EXPECT_TRUE(outcome.has("waits in the end of MPI 1 of ranks 0, 1")) << outcome.text;
+  EXPECT_FALSE(outcome.has("left running")) << outcome.text;
+}
+
 TEST_F(Hang, ASlowLinkOnlyTakesItsTime) {
   const Outcome outcome =
       train("slow_link", "--faults.kind=slow_link --faults.seconds=0.2 --faults.rank=1");
@@ -155,14 +199,14 @@ TEST_F(Hang, ASlowLinkOnlyTakesItsTime) {
   EXPECT_FALSE(outcome.has("watchdog:")) << outcome.text;
 }
 
-TEST_F(Hang, AFrozenRankOfAnotherCommandIsNamed) {
-  const std::string command =
-      "cd " + files_->path().string() +
-      "\n$MPIRUN $FATHOM evaluate --model=model --data=long.h5 --batch=1 --tp=2 --threads=1 "
-      "--watchdog-seconds=4 >log 2>&1 & job=$!\n";
+class FrozenCommand : public Hang, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(FrozenCommand, IsEndedByTheOtherRank) {
   testing::write_tokens(*files_ / "long.h5", 20000, 20, 40, 503, 5);
+  std::filesystem::remove_all(*files_ / "hang");
   const Outcome outcome = shell(
-      command +
+      "cd " + files_->path().string() + "\n$MPIRUN $FATHOM " + GetParam() +
+      " >log 2>&1 & job=$!\n" +
       // It has its signal handler, so that it is at work; the second is for the start of MPI.
       "until (( 0x0$(sed -n 's/SigCgt:.//p' /proc/$(pgrep -P $job | tail -n 1)/status) & 0x200 ))\n"
       "do sleep 0.02; done; sleep 1; kill -STOP $(pgrep -P $job | tail -n 1)\n"
@@ -172,6 +216,22 @@ TEST_F(Hang, AFrozenRankOfAnotherCommandIsNamed) {
   const Outcome merged = shell("cd " + files_->path().string() + "\n$FATHOM hang-report .");
   EXPECT_TRUE(merged.has("the job waited for rank 1")) << merged.text;
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Commands, FrozenCommand,
+    ::testing::Values(
+        "evaluate --model=model --data=long.h5 --batch=1 --tp=2 --threads=1 "
+        "--watchdog-seconds=4",
+        "diagnose depth --model=model --data=long.h5 --batch=1 --tp=2 --threads=1 "
+        "--watchdog-seconds=4 --output=report",
+        "probe --model.path=" FATHOM_TEST_DATA "/golden/models/llama "
+        "--input=" FATHOM_TEST_DATA
+        "/golden/models/llama/inputs.safetensors --output=probe --grid.pp=2 --steps=100000 "
+        "--run.threads=1 --run.watchdog_eval_seconds=4"),
+    [](const auto& command) {
+      const std::string words = command.param;
+      return words.substr(0, words.find(' '));
+    });
 
 TEST_F(Hang, ARankThatIsKilledTakesTheJobWithIt) {
   const Outcome outcome =

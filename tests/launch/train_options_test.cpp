@@ -74,13 +74,16 @@ TEST(TrainOptions, FaultsSayWhereAndHowLong) {
   };
   refused({"--faults.kind=kill"}, "faults.action", "name the action");
   refused({"--faults.kind=nan", "--faults.action=update"}, "faults.action", "leave it empty");
+  refused({"--faults.kind=kill", "--faults.action=foward"}, "faults.action", "no such action");
+  refused({"--faults.kind=slow_link", "--faults.seconds=1"}, "grid.pp", "between stages");
   refused({"--faults.kind=stall", "--faults.action=save"}, "faults.seconds", "for how long");
   refused({"--faults.kind=kill", "--faults.action=save", "--faults.seconds=1"}, "faults.seconds",
           "leave it at 0");
   refused({"--faults.kind=nan", "--faults.rank=2", "--grid.pp=2"}, "faults.rank = 2",
           "only 2 ranks");
-  EXPECT_EQ(parse({"--faults.kind=slow_link", "--faults.seconds=0.1"}).config.faults.kind,
-            train::FaultKind::slow_link);
+  EXPECT_EQ(
+      parse({"--faults.kind=slow_link", "--faults.seconds=0.1", "--grid.pp=2"}).config.faults.kind,
+      train::FaultKind::slow_link);
 }
 
 TEST(TrainOptions, FlagsNeedNoValue) {

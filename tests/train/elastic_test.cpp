@@ -81,6 +81,10 @@ class Elastic : public ::testing::TestWithParam<Variant> {
       small::write_models(folder);
       testing::write_tokens(folder / "tokens.h5", 100, 2, 40, small::kVocab, 3);
       testing::write_tokens(folder / "eval.h5", 7, 5, 30, small::kVocab, 5);
+      // Two answers to each prompt; for this they may be alike.
+      fs::create_directory(folder / "pairs");
+      for (const char* name : {"chosen.h5", "rejected.h5"})
+        fs::copy_file(folder / "tokens.h5", folder / "pairs" / name);
     });
   }
   static void TearDownTestSuite() {
@@ -192,11 +196,20 @@ void replay(TrainConfig& config) {
   config.distill.max_new = 12;
 }
 
+/// With a curriculum, which compares with the gaps of its first step.
+void pairs(TrainConfig& config) {
+  config.distill.method = DistillMethod::contrastive;
+  config.distill.pairs = fs::path(config.data.train).parent_path() / "pairs";
+  config.distill.curriculum = true;
+  config.data.train.clear();
+  config.loss = {.ce_weight = 0, .kd_weight = 1, .chunk_rows = 16};
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, Elastic,
                          ::testing::Values(Variant{"distillation", plain},
                                            Variant{"controls_that_vote", controls_that_vote},
                                            Variant{"adapters_that_vote", adapters_that_vote},
-                                           Variant{"replay", replay}),
+                                           Variant{"replay", replay}, Variant{"pairs", pairs}),
                          [](const auto& variant) { return std::string(variant.param.name); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tests/support/temporary_directory.h"
 #include "train/operation_counts.h"
 #include "train/probe.h"
+#include "train/run_state.h"
 #include "train/token_costs.h"
 
 namespace fathom::train {
@@ -111,6 +112,26 @@ TEST_P(FootprintOf, KeptValues) {
     const double state = 4.0 * asked.batch.micro_batch * kModel.positions * kModel.hidden;
     const int votes = asked.mode.enabled ? asked.mode.spec.k : 0;
     EXPECT_LT(kept, foretold + state * (2 + votes)) << static_cast<int>(recompute);
+  }
+}
+
+TEST_P(FootprintOf, TheCopyOfASave) {
+  for (const DType frozen : {DType::f32, DType::bf16}) {
+    TrainConfig asked = config(Recompute::cheap);
+    asked.model.frozen_dtype = frozen;
+    GetParam().set(asked);
+    const EnginePlan plan = make_engine_plan(asked);
+    const auto device = test::make_device(std::size_t{1} << 28);
+    comm::ProcessGrid grid(test::world(), {}, *device);
+    Engine engine(*device, grid, asked, plan, true);
+    engine.load_initial_weights();
+    double bytes = 0;
+    const checkpoints::Snapshot saved = snapshot(engine, true);
+    for (const checkpoints::LocalTensor& tensor : saved.tensors)
+      for (const checkpoints::LocalPiece& piece : tensor.pieces)
+        bytes += static_cast<double>(checkpoints::element_count(piece.box)) *
+                 static_cast<double>(size_of(tensor.dtype));
+    EXPECT_NEAR(footprint(asked, plan, 0).save, bytes, 0.02 * bytes) << to_string(frozen);
   }
 }
 

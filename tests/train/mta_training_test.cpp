@@ -1,6 +1,7 @@
 // Whole runs with MTA on English text: the same whether spans come from a file or are found on the
 // spot, on every grid, and after a stop; the method's parameters are kept and not exported.
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -163,6 +164,31 @@ TEST_P(MtaTraining, GoesOnAsIfItHadNotStopped) {
   train(test::world(), stopped);
   if (test::world().rank() != 0) return;
   EXPECT_EQ(steps(stopped), steps(straight));
+}
+
+// The projectors and their moments lie elsewhere then, and each in other pieces.
+TEST_P(MtaTraining, GoesOnOnAnotherGridToRounding) {
+  const auto grids = small::grids(small::launched_ranks());
+  const auto at = std::find(grids.begin(), grids.end(), GetParam());
+  const comm::GridShape& next =
+      grids[static_cast<std::size_t>(at - grids.begin() + 1) % grids.size()];
+  TrainConfig stopped = config(run_name("moved"), GetParam());
+  stopped.run.steps = 2;
+  train(test::world(), stopped);
+  TrainConfig moved = config(run_name("moved"), next);
+  moved.run.resume = Resume::must;
+  train(test::world(), moved);
+  if (test::world().rank() != 0) return;
+  const TrainConfig straight = config(run_name("unmoved"), {});
+  train(*comm::self_communicator(), straight);
+  const std::vector<json> ours = steps(moved), theirs = steps(straight);
+  ASSERT_EQ(ours.size(), 4u);
+  for (std::size_t step = 0; step < 4; ++step)
+    for (const auto& [name, value] : theirs[step].at("parts").items()) {
+      const double expected = value.get<double>();
+      EXPECT_NEAR(ours[step].at("parts").at(name).get<double>(), expected, 1e-5 * expected)
+          << name << ", step " << step;
+    }
 }
 
 TEST_P(MtaTraining, RefusesSpansOfOtherText) {

@@ -172,6 +172,27 @@ TEST_P(Resuming, FromACheckpointBeforeTheFirstStep) {
   EXPECT_EQ(metrics(run, "step"), metrics(straight, "step"));
 }
 
+TEST_P(Resuming, FrozenWeightsAreSavedAsTheyAreKept) {
+  const auto configured = [](const fs::path& run) {
+    TrainConfig config = Resuming::config(run, GetParam());
+    config.teacher.path.clear();
+    config.loss = {.chunk_rows = 16};
+    config.adapter.spec.kind = methods::adapters::Kind::lora;
+    config.adapter.spec.rank = 4;
+    config.model.frozen_dtype = DType::bf16;
+    return config;
+  };
+  const fs::path straight = run_folder("straight");
+  train(configured(straight));
+  const fs::path run = stopped_at(5, straight, "stopped");
+  train(configured(run));
+  if (test::world().rank() != 0) return;
+  EXPECT_EQ(metrics(run), metrics(straight));
+  const auto tensors = checkpoints::load_manifest(straight / "step_00000005").tensors;
+  EXPECT_EQ(tensors.at("model.layers.3.mlp.up_proj.weight").dtype, DType::bf16);
+  EXPECT_EQ(tensors.at("model.norm.weight").dtype, DType::f32);
+}
+
 TEST_P(Resuming, EveryEpochIsCompleteWhenStoppedInOne) {
   if (GetParam().dp > 1 || GetParam().tp > 1) GTEST_SKIP() << "one record a step, one axis";
   const auto configured = [](const fs::path& run) {
