@@ -20,16 +20,22 @@ fathom_run_folder() {
   "$FATHOM" train "$@" --print-config | sed -n 's/^dir *= *//p' | head -n 1
 }
 
-# Notes in RUN/starts.log what this start finds, and refuses to go on when the last three starts and
-# this one found the same newest checkpoint: a run that dies before each save would otherwise be
-# restarted for ever.
+# Notes in RUN/starts.log what this start finds, and refuses to go on when the last three starts of
+# this job and this one found the same newest checkpoint: a run that dies before each save would
+# otherwise be restarted for ever. Other jobs' starts do not count: those of a second submission to
+# the folder, which is refused, have done nothing.
 fathom_guard() {
   local run=$1 newest
+  if [[ -z $run ]]; then
+    echo "fathom: the program does not take these arguments (see above): not started." >&2
+    exit 2
+  fi
   mkdir -p "$run"
   newest=$(cat "$run/LATEST" 2>/dev/null || echo none)
   echo "$(date -u +%FT%TZ) job $SLURM_JOB_ID restart ${SLURM_RESTART_COUNT:-0} newest $newest" \
     >>"$run/starts.log"
-  (($(tail -n 4 "$run/starts.log" | awk '{print $NF}' | grep -cxF "$newest") < 4)) && return
+  (($(grep -F " job $SLURM_JOB_ID restart " "$run/starts.log" | tail -n 4 | awk '{print $NF}' |
+    grep -cxF "$newest") < 4)) && return
   echo "fathom: four starts in a row from the same checkpoint ($newest): not started again." >&2
   echo "fathom: see the log; remove $run/starts.log to try once more." >&2
   exit 1
@@ -70,12 +76,18 @@ fathom_job() {
   fi
   "$@" &
   fathom_launcher=$!
+  # One that came before the launcher had a number has not reached it.
+  [[ -z $fathom_signal ]] || kill -USR1 "$fathom_launcher" 2>/dev/null
+  # A signal ends `wait`, but not the launcher; and where the launcher ended at the same time, the
+  # code was the signal's, and the true one is still to be asked for.
   while :; do
     wait "$fathom_launcher"
     code=$?
-    # A signal ends `wait`, but not the launcher.
     kill -0 "$fathom_launcher" 2>/dev/null || break
   done
+  wait "$fathom_launcher"
+  local last=$?
+  ((last == 127)) || code=$last
   echo "fathom: $1 ended with code $code"
   # Stopped on request, a rank that was lost, or killed by a signal: the next start goes on from the
   # newest checkpoint. Anything else, a wrong recipe for example, would fail again.
