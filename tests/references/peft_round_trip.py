@@ -24,6 +24,12 @@ LIMIT = 1e-4  # f32 logits of a few units through four layers, summed in another
 TRAINED = {
     "lora": ["rank=4", "alpha=8", "targets=all-linear"],
     "lora rslora, layers 1,3": ["kind=lora", "rank=4", "rslora=true", "layers=1,3"],
+    "lora all-linear, layers 0,2": ["rank=4", "targets=all-linear", "layers=0,2"],
+    "lora, two expressions": ["rank=4", r"targets=regex:.*(o_proj|c_attn),"
+                              r"regex:.*\.[13]\..*(q_proj|c_fc)"],
+    "dora regex, layers 1,2": ["rank=4", r"targets=regex:.*(q_proj|c_attn|up_proj|c_fc)",
+                               "layers=1,2"],
+    "vera all-linear, layers 1": ["rank=16", "targets=all-linear", "layers=1", "d_initial=0.5"],
     "dora": ["rank=4", "alpha=8", "targets=all-linear"],
     "vera": ["rank=16", "targets=all-linear", "d_initial=0.5"],
 }

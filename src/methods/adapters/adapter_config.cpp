@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "methods/adapters/targets.h"
 #include "model/family.h"
 
 namespace fathom::methods::adapters {
@@ -59,7 +60,7 @@ bool says_nothing(const json& value) {
 
 // Initialisations that leave the base model as it was.
 bool keeps_base(const json& value) {
-  static const std::set<std::string> kinds = {"gaussian", "eva", "orthogonal", "lora_ga"};
+  static const std::set<std::string> kinds = {"gaussian", "eva", "orthogonal"};
   return value.is_null() || value.is_boolean() ||
          (value.is_string() && kinds.count(value.get<std::string>()) != 0);
 }
@@ -125,20 +126,21 @@ void read_state_kind(const Reader& reader, AdapterSpec& spec) {
 }
 
 json common(const AdapterSpec& spec, const model::ModelSpec& model, const std::string& base) {
+  const PortableTargets portable = portable_targets(spec, model);
   json config = {
       {"base_model_name_or_path", base},
       {"bias", "none"},
       {"fan_in_fan_out", model::names_of(model.family).layout == autograd::WeightLayout::in_out},
       {"inference_mode", true},
       {"r", spec.rank},
-      {"target_modules", spec.targets},
+      {"target_modules", portable.targets},
       {"task_type", "CAUSAL_LM"}};
-  if (spec.targets.size() == 1) {
-    const std::string& only = spec.targets.front();
+  if (portable.targets.size() == 1) {
+    const std::string& only = portable.targets.front();
     if (only == "all-linear") config["target_modules"] = only;
     if (only.starts_with("regex:")) config["target_modules"] = only.substr(6);
   }
-  if (!spec.layers.empty()) config["layers_to_transform"] = spec.layers;
+  if (!spec.layers.empty() && !portable.names_layers) config["layers_to_transform"] = spec.layers;
   return config;
 }
 

@@ -16,6 +16,26 @@ enum class Kind {
   molex,             ///< LoRA, and alpha u_t(x) + (1 - alpha) u_l(x) (Teo and Nguyen, 2025)
 };
 
+inline const char* to_string(Kind kind) {
+  switch (kind) {
+    case Kind::none:
+      return "none";
+    case Kind::lora:
+      return "lora";
+    case Kind::dora:
+      return "dora";
+    case Kind::vera:
+      return "vera";
+    case Kind::loreft:
+      return "loreft";
+    case Kind::parallel_control:
+      return "parallel_control";
+    case Kind::molex:
+      return "molex";
+  }
+  return "?";
+}
+
 /// Where Parallel Control acts.
 enum class Sites { attention, mlp, both };
 
@@ -45,7 +65,5 @@ struct AdapterSpec {
   /// What B A x is multiplied by in LoRA, DoRA and MoLEx.
   double scale() const;
 };
-
-const char* to_string(Kind kind);
 
 }  // namespace fathom::methods::adapters

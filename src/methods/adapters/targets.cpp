@@ -35,6 +35,12 @@ std::string last_part(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
+std::string list(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 // The last parts of all names: what a target may look like.
 std::string allowed(const std::vector<Module>& modules) {
   std::vector<std::string> parts;
@@ -42,24 +48,39 @@ std::string allowed(const std::vector<Module>& modules) {
     const std::string part = last_part(module.name);
     if (std::find(parts.begin(), parts.end(), part) == parts.end()) parts.push_back(part);
   }
-  std::string list;
-  for (const std::string& part : parts) list += part + ", ";
-  return list + kAllLinear;
+  parts.push_back(kAllLinear);
+  return list(parts);
 }
 
-void check_targets(const AdapterSpec& spec, const std::vector<Module>& modules) {
-  for (const std::string& target : spec.targets) {
-    try {
-      const bool found = std::any_of(modules.begin(), modules.end(), [&](const Module& module) {
-        return matches(target, module.name);
-      });
-      require(found, ErrorKind::config, "adapter.targets: '", target,
-              "' matches no linear layer of the model; it has ", allowed(modules));
-    } catch (const std::regex_error& error) {
-      fail(ErrorKind::config, "adapter.targets: '", target,
-           "' is no regular expression: ", error.what());
-    }
+bool matches_any(const std::string& target, const AdapterSpec& spec,
+                 const std::vector<Module>& modules) {
+  try {
+    return std::any_of(modules.begin(), modules.end(), [&](const Module& module) {
+      return covers_layer(spec, module.layer) && matches(target, module.name);
+    });
+  } catch (const std::regex_error& error) {
+    fail(ErrorKind::config, "adapter.targets: '", target,
+         "' is no regular expression: ", error.what());
   }
+}
+
+void settle_targets(AdapterSpec& spec, const std::vector<Module>& modules, Unmatched unmatched) {
+  std::vector<std::string> found;
+  for (const std::string& target : spec.targets) {
+    if (matches_any(target, spec, modules))
+      found.push_back(target);
+    else
+      require(unmatched == Unmatched::drop, ErrorKind::config, "adapter.targets: '", target,
+              "' matches no linear layer of ",
+              spec.layers.empty() ? "the model" : "the layers in adapter.layers", "; it has ",
+              allowed(modules));
+  }
+  require(!found.empty(), ErrorKind::config, "adapter.targets: none of ", list(spec.targets),
+          " matches a linear layer of the model; it has ", allowed(modules));
+  spec.targets = std::move(found);
+}
+
+void check_ranks(const AdapterSpec& spec, const std::vector<Module>& modules) {
   for (const Module& module : modules) {
     if (!targets(spec, module.name, module.layer) || spec.kind == Kind::vera) continue;
     const std::int64_t most = std::min(module.inputs, module.outputs);
@@ -72,26 +93,6 @@ void check_targets(const AdapterSpec& spec, const std::vector<Module>& modules) 
 
 double AdapterSpec::scale() const {
   return alpha / (rslora ? std::sqrt(static_cast<double>(rank)) : rank);
-}
-
-const char* to_string(Kind kind) {
-  switch (kind) {
-    case Kind::none:
-      return "none";
-    case Kind::lora:
-      return "lora";
-    case Kind::dora:
-      return "dora";
-    case Kind::vera:
-      return "vera";
-    case Kind::loreft:
-      return "loreft";
-    case Kind::parallel_control:
-      return "parallel_control";
-    case Kind::molex:
-      return "molex";
-  }
-  return "?";
 }
 
 std::vector<Module> linear_modules(const model::ModelSpec& model) {
@@ -123,19 +124,33 @@ bool targets(const AdapterSpec& spec, const std::string& module, std::int64_t la
                      [&](const std::string& target) { return matches(target, module); });
 }
 
-AdapterSpec resolve(AdapterSpec spec, const model::ModelSpec& model) {
+AdapterSpec resolve(AdapterSpec spec, const model::ModelSpec& model, Unmatched unmatched) {
   if (spec.kind == Kind::none) return spec;
   for (const int layer : spec.layers)
     require(layer >= 0 && layer < model.layers, ErrorKind::config, "adapter.layers names layer ",
             layer, "; the model has layers 0 to ", model.layers - 1);
   if (spec.on_linear_layers()) {
     if (spec.targets.empty()) spec.targets = default_targets(model.family);
-    check_targets(spec, linear_modules(model));
+    const std::vector<Module> modules = linear_modules(model);
+    settle_targets(spec, modules, unmatched);
+    check_ranks(spec, modules);
   } else {
     require(spec.rank <= model.hidden, ErrorKind::config, "adapter.rank = ", spec.rank,
             " is more than the model's width, ", model.hidden);
   }
   return spec;
+}
+
+PortableTargets portable_targets(const AdapterSpec& spec, const model::ModelSpec& model) {
+  const auto special = [](const std::string& target) {
+    return target == kAllLinear || target.starts_with(kRegex);
+  };
+  const bool plain = std::none_of(spec.targets.begin(), spec.targets.end(), special);
+  if (plain || (spec.targets.size() == 1 && spec.layers.empty())) return {spec.targets};
+  PortableTargets names{.targets = {}, .names_layers = true};
+  for (const Module& module : linear_modules(model))
+    if (targets(spec, module.name, module.layer)) names.targets.push_back(module.name);
+  return names;
 }
 
 }  // namespace fathom::methods::adapters
