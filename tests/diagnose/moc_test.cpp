@@ -29,6 +29,10 @@ class Diagnosis : public ::testing::Test {
     moc_ = tiny::train(files_->path(), "moc", [](train::TrainConfig& c) {
       c.moc = {.enabled = true, .rank = 3, .alpha = 0.6, .top_k = 2};
     });
+    normed_ = tiny::train(files_->path(), "normed", [](train::TrainConfig& c) {
+      c.moc = {.enabled = true, .rank = 3, .alpha = 0.6, .top_k = 2};
+      c.moc.gate_input = methods::moc::GateInput::rmsnorm;
+    });
     parallel_ = tiny::train(files_->path(), "parallel", [](train::TrainConfig& c) {
       c.adapter.spec.kind = methods::adapters::Kind::parallel_control;
       c.adapter.spec.rank = 3;
@@ -54,7 +58,7 @@ class Diagnosis : public ::testing::Test {
   }
 
   inline static testing::TemporaryDirectory* files_ = nullptr;
-  inline static std::filesystem::path moc_, parallel_;
+  inline static std::filesystem::path moc_, normed_, parallel_;
   std::unique_ptr<Device> device_;
 };
 
@@ -175,44 +179,48 @@ TEST_F(Diagnosis, NormsAreThoseOfTheWholeMatrices) {
 
 // What holding the routing leaves out, by differences of runs that decide anew.
 TEST_F(Diagnosis, RoutingTermIsTheNormOfTheRest) {
-  Subject subject(*device_, moc_);
-  Passage held = passage(subject);
-  const Shape shape{kTokens, tiny::kModel.hidden};
-  const States x = to_host(subject.embed(held));
-  const auto after_first_site = [&](Passage& p, const States& states) {
-    States out;
-    subject.run(p, nullptr, autograd::Var(Tensor::from_host(*device_, shape, states)),
-                [&](const SiteCall& call) {
-                  autograd::Var next = call.apply();
-                  if (call.index() == 0) out = to_host(next.value);
-                  return next;
-                });
-    return out;
-  };
-  double step = 0;
-  for (const float value : x) step = std::max(step, 0.1 * std::abs(static_cast<double>(value)));
-  std::vector<States> columns;
-  for (std::int64_t i = 0; i < kElements; ++i) {
-    States column(kElements, 0.0f);
-    for (const double side : {1.0, -1.0}) {
-      States moved = x;
-      moved[static_cast<std::size_t>(i)] += static_cast<float>(side * step);
-      Passage fresh = subject.begin(text());
-      const States again = after_first_site(fresh, moved), kept = after_first_site(held, moved);
-      ASSERT_EQ(fresh.decisions.at(0)->groups[0].experts, held.decisions.at(0)->groups[0].experts);
-      for (std::size_t e = 0; e < column.size(); ++e)
-        column[e] +=
-            static_cast<float>(side * (static_cast<double>(again[e]) - kept[e]) / (2 * step));
+  for (const auto& checkpoint : {moc_, normed_}) {
+    SCOPED_TRACE(checkpoint);
+    Subject subject(*device_, checkpoint);
+    Passage held = passage(subject);
+    const Shape shape{kTokens, tiny::kModel.hidden};
+    const States x = to_host(subject.embed(held));
+    const auto after_first_site = [&](Passage& p, const States& states) {
+      States out;
+      subject.run(p, nullptr, autograd::Var(Tensor::from_host(*device_, shape, states)),
+                  [&](const SiteCall& call) {
+                    autograd::Var next = call.apply();
+                    if (call.index() == 0) out = to_host(next.value);
+                    return next;
+                  });
+      return out;
+    };
+    double step = 0;
+    for (const float value : x) step = std::max(step, 0.1 * std::abs(static_cast<double>(value)));
+    std::vector<States> columns;
+    for (std::int64_t i = 0; i < kElements; ++i) {
+      States column(kElements, 0.0f);
+      for (const double side : {1.0, -1.0}) {
+        States moved = x;
+        moved[static_cast<std::size_t>(i)] += static_cast<float>(side * step);
+        Passage fresh = subject.begin(text());
+        const States again = after_first_site(fresh, moved), kept = after_first_site(held, moved);
+        ASSERT_EQ(fresh.decisions.at(0)->groups[0].experts,
+                  held.decisions.at(0)->groups[0].experts);
+        for (std::size_t e = 0; e < column.size(); ++e)
+          column[e] +=
+              static_cast<float>(side * (static_cast<double>(again[e]) - kept[e]) / (2 * step));
+      }
+      columns.push_back(std::move(column));
     }
-    columns.push_back(std::move(column));
+    double term = 0;
+    subject.run(held, nullptr, autograd::Var(subject.embed(held)), [&](const SiteCall& call) {
+      if (call.index() == 0) term = routing_term(subject, held, call);
+      return call.apply();
+    });
+    EXPECT_GT(term, 0);
+    EXPECT_NEAR(term, dense(columns).norm, 0.02 * term);
   }
-  double term = 0;
-  subject.run(held, nullptr, autograd::Var(subject.embed(held)), [&](const SiteCall& call) {
-    if (call.index() == 0) term = routing_term(subject, held, call);
-    return call.apply();
-  });
-  EXPECT_GT(term, 0);
-  EXPECT_NEAR(term, dense(columns).norm, 0.02 * term);
 }
 
 TEST_F(Diagnosis, GrowthStaysWithinItsBoundsAndSaysWhenItDoesNot) {
@@ -333,6 +341,21 @@ TEST_F(Diagnosis, RoutingIsCounted) {
     }
     EXPECT_NEAR(shares, 1, 1e-12);
     EXPECT_NEAR(token_shares, 1, 1e-12);
+  }
+}
+
+// Methods without sites of their own, or none that add to the residual stream.
+TEST_F(Diagnosis, RefusesWhatChangesWholeBlocks) {
+  using methods::adapters::Kind;
+  for (const Kind kind : {Kind::loreft, Kind::molex}) {
+    const std::string name = methods::adapters::to_string(kind);
+    const auto checkpoint = tiny::train(files_->path(), name, [&](train::TrainConfig& c) {
+      c.adapter.spec.kind = kind;
+      c.adapter.spec.rank = 3;
+    });
+    testing::expect_error(
+        ErrorKind::config, [&] { Subject(*device_, checkpoint); }, checkpoint.string(), name,
+        "behind whole blocks");
   }
 }
 

@@ -37,9 +37,6 @@ std::unique_ptr<model::StageExtension> Subject::make_method(const std::string& a
                                                             const std::string& origin) {
   if (!moc.empty()) {
     moc_spec_ = methods::moc::parse_spec(moc, origin);
-    require(moc_spec_.gate_input == methods::moc::GateInput::raw, ErrorKind::config, origin,
-            ": moc.gate_input = rmsnorm: the routing's part of a Jacobian is worked out for gates "
-            "that score the states themselves");
     auto method = std::make_unique<methods::moc::MixtureOfControl>(
         moc_spec_, model_, std::vector<std::int64_t>{model_.layers}, nullptr, nullptr);
     moc_ = method.get();

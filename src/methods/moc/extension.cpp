@@ -19,7 +19,6 @@ using routing::route;
 namespace {
 
 constexpr double kGateStd = 0.02;
-constexpr float kNormEpsilon = 1e-6f;
 
 std::size_t index(BlockSite site) {
   return site == BlockSite::attention ? 0 : 1;
@@ -202,7 +201,7 @@ std::shared_ptr<model::PassState> MixtureOfControl::begin_pass(const model::Pass
 // What the gates score.
 Var MixtureOfControl::scored(Tape* tape, const Var& state) const {
   if (spec_.gate_input == GateInput::raw) return state;
-  return autograd::norm(tape, kernels::NormKind::rms, kNormEpsilon, state, unit_, {});
+  return autograd::norm(tape, kernels::NormKind::rms, kGateNormEpsilon, state, unit_, {});
 }
 
 Var MixtureOfControl::apply(std::int64_t layer, BlockSite site, const model::Pass& pass, Tape* tape,

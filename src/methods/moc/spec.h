@@ -19,6 +19,7 @@ using routing::Tokens;
 /// What a gate scores: the residual stream as it is, or divided by its root mean square, so that no
 /// token outweighs the others in a mean.
 enum class GateInput { raw, rmsnorm };
+inline constexpr float kGateNormEpsilon = 1e-6f;  ///< added to the mean square
 
 /// Over which tokens experts shall be in equal use.
 enum class BalanceScope {
