@@ -76,4 +76,46 @@ std::string layer_name(const FamilyNames& names, std::int64_t layer, const std::
   return names.layer + std::to_string(layer) + "." + part;
 }
 
+namespace {
+
+using Groups = std::vector<std::vector<std::string>>;
+
+void add_norm(const ModelSpec& spec, const std::string& name, Groups& groups) {
+  groups.push_back({name + ".weight"});
+  if (spec.norm == kernels::NormKind::layer) groups.push_back({name + ".bias"});
+}
+
+void add_block(const ModelSpec& spec, std::int64_t layer, Groups& groups) {
+  const FamilyNames& names = names_of(spec.family);
+  const auto add_linear = [&](const std::vector<const char*>& parts, bool bias) {
+    std::vector<std::string> weights, biases;
+    for (const char* part : parts) {
+      weights.push_back(layer_name(names, layer, part) + ".weight");
+      biases.push_back(layer_name(names, layer, part) + ".bias");
+    }
+    groups.push_back(std::move(weights));
+    if (bias) groups.push_back(std::move(biases));
+  };
+  add_norm(spec, layer_name(names, layer, names.attention_norm), groups);
+  add_linear(names.qkv, spec.qkv_bias);
+  add_linear({names.attention_out}, spec.out_bias);
+  add_norm(spec, layer_name(names, layer, names.mlp_norm), groups);
+  add_linear(names.mlp_in, spec.mlp_bias);
+  add_linear({names.mlp_out}, spec.mlp_bias);
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> parameter_groups(const ModelSpec& spec) {
+  const FamilyNames& names = names_of(spec.family);
+  Groups groups = {{names.embedding}};
+  if (spec.learned_positions) groups.push_back({names.positions});
+  if (spec.projected()) groups.push_back({names.project_in});
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) add_block(spec, layer, groups);
+  if (spec.final_norm) add_norm(spec, names.final_norm, groups);
+  if (spec.projected()) groups.push_back({names.project_out});
+  if (!spec.tied) groups.push_back({names.head});
+  return groups;
+}
+
 }  // namespace fathom::model

@@ -34,4 +34,8 @@ const FamilyNames& names_of(Family family);
 /// "model.layers." + layer + "." + part.
 std::string layer_name(const FamilyNames& names, std::int64_t layer, const std::string& part);
 
+/// The names of a model's parameters in the order of the forward pass. Those of one group are parts
+/// of one fused tensor, which is trained as a whole or not at all.
+std::vector<std::vector<std::string>> parameter_groups(const ModelSpec& spec);
+
 }  // namespace fathom::model

@@ -6,21 +6,11 @@
 
 #include "core/error.h"
 #include "methods/distill/curriculum.h"
+#include "train/config_rules.h"
 #include "train/faults.h"
 
 namespace fathom::train {
 namespace {
-
-class Rules {
- public:
-  void must(bool holds, std::vector<std::string> keys, std::string rule) {
-    if (!holds) broken_.push_back({std::move(keys), std::move(rule)});
-  }
-  std::vector<Violation> take() { return std::move(broken_); }
-
- private:
-  std::vector<Violation> broken_;
-};
 
 void check_model(const ModelConfig& model, const TeacherConfig& teacher, bool adapted,
                  Rules& rules) {
@@ -52,53 +42,6 @@ void check_model(const ModelConfig& model, const TeacherConfig& teacher, bool ad
              "frozen_dtype = bf16 applies to frozen weights, and model.freeze names none");
   rules.must(!adapted || model.freeze.patterns.empty(), {"model.freeze", "adapter.kind"},
              "with an adapter all of the model is frozen; name what is trained in adapter.train");
-}
-
-void check_moc(const TrainConfig& config, Rules& rules) {
-  using methods::moc::BalanceScope;
-  using methods::moc::Scope;
-  const bool one_each = config.batch.micro_batches == config.grid.dp && config.data.corpus.empty();
-  rules.must(config.moc.scope != Scope::global || one_each,
-             {"moc.scope", "batch.micro_batches", "grid.dp", "data.corpus"},
-             "all tokens of a step can only decide together if they pass a layer at the same time: "
-             "give each replica one micro-batch (batch.micro_batches = grid.dp) and no corpus");
-  rules.must(config.moc.balance_scope != BalanceScope::global || one_each,
-             {"moc.balance_scope", "batch.micro_batches", "grid.dp", "data.corpus"},
-             "the balance over a step is known before its backward passes only if each replica has "
-             "one micro-batch (batch.micro_batches = grid.dp), and there is no corpus");
-  rules.must(config.moc.eval_scope != Scope::global, {"moc.eval_scope"},
-             "an evaluation has no steps: sequence or microbatch");
-  rules.must(!config.moc.enabled || !config.adapter.given(),
-             {"moc.enabled", "adapter.kind", "adapter.path"},
-             "mixture of control and an adapter cannot be stacked: leave one out");
-}
-
-void check_adapter(const AdapterConfig& adapter, bool adapted, Rules& rules) {
-  using methods::adapters::Kind;
-  const auto& spec = adapter.spec;
-  const bool none = spec.kind == Kind::none;
-  const bool molex = spec.kind == Kind::molex;
-  const bool product = spec.kind == Kind::lora || spec.kind == Kind::dora || molex;
-  rules.must(none || adapter.path.empty(), {"adapter.kind", "adapter.path"},
-             "the folder says what the adapter is: leave adapter.kind at none");
-  rules.must(spec.targets.empty() || spec.on_linear_layers(), {"adapter.targets", "adapter.kind"},
-             "targets are linear layers, which lora, dora, vera and molex adapt");
-  rules.must(spec.dropout == 0 || spec.on_linear_layers(), {"adapter.dropout", "adapter.kind"},
-             "only lora, dora, vera and molex drop their input");
-  rules.must(!spec.rslora || product, {"adapter.rslora", "adapter.kind"},
-             "rslora scales lora, dora and molex");
-  rules.must(spec.layers.empty() || !none, {"adapter.layers", "adapter.kind"},
-             "there is no adapter to put on these layers");
-  rules.must(adapter.train.patterns.empty() || adapted, {"adapter.train", "adapter.kind"},
-             "without an adapter the model is trained but for model.freeze");
-  const methods::adapters::AdapterSpec defaults;
-  rules.must(molex || (spec.own_share == defaults.own_share && spec.balance == defaults.balance),
-             {"adapter.own_share", "adapter.balance", "adapter.kind"},
-             "only molex mixes whole layers; leave these out");
-  rules.must(!molex || spec.layers.empty(), {"adapter.layers", "adapter.kind"},
-             "every layer of molex mixes and is mixed; leave layers empty");
-  rules.must(spec.kind != Kind::loreft || spec.prefix + spec.suffix > 0,
-             {"adapter.prefix", "adapter.suffix"}, "loreft needs positions to edit");
 }
 
 void check_split(const GridConfig& grid, const std::vector<int>& layers, const std::string& key,
@@ -391,9 +334,8 @@ std::vector<Violation> engine_violations(const TrainConfig& config) {
   Rules rules;
   const bool adapted = config.adapter.given() || config.moc.enabled;
   check_model(config.model, config.teacher, adapted, rules);
-  check_adapter(config.adapter, adapted, rules);
+  check_tuning(config, rules);
   check_device(config.run, rules);
-  check_moc(config, rules);
   check_split(config.grid, config.grid.layers, "grid.layers", rules);
   check_split(config.grid, config.grid.teacher_layers, "grid.teacher_layers", rules);
   rules.must(config.grid.teacher_layers.empty() || !config.teacher.path.empty(),

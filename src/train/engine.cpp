@@ -8,6 +8,7 @@
 #include "train/adapter_folder.h"
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
+#include "train/trained.h"
 
 namespace fathom::train {
 namespace {
@@ -74,16 +75,6 @@ class WithMethods : public model::WeightSource {
   const ModeFolder* votes_;
   model::RandomWeights own_;
 };
-
-// Which parameters of the student a run trains.
-bool trains(const TrainConfig& config, const EnginePlan& plan, const std::string& name) {
-  if (is_method_parameter(name)) return true;
-  if (plan.mode && plan.mode->norms != methods::mode::Norms::none &&
-      methods::mode::is_last_norm(name, plan.student))
-    return true;  // the last layer's expert
-  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
-  return adapted ? config.adapter.train.match(name) : !config.model.freeze.match(name);
-}
 
 comm::Communicator* group_or_null(comm::Communicator& group) {
   return group.size() > 1 ? &group : nullptr;

@@ -8,6 +8,7 @@
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
 #include "train/token_costs.h"
+#include "train/trained.h"
 
 namespace fathom::train {
 namespace {
@@ -72,16 +73,6 @@ void place_layers(const TrainConfig& config, EnginePlan& plan) {
       fixed(grid.teacher_layers, *plan.teacher, grid.pp, "grid.teacher_layers"));
   plan.student_layers = std::move(both.student);
   plan.teacher_layers = std::move(both.teacher);
-}
-
-// What an adapter changes must stay as it was: DoRA's norms and a later merge are of that weight.
-void check_also_trained(const NamePatterns& also, const EnginePlan& plan) {
-  using namespace methods::adapters;
-  for (const Module& module : linear_modules(plan.student))
-    require(
-        !targets(plan.adapter, module.name, module.layer) || !also.match(module.name + ".weight"),
-        ErrorKind::config, "adapter.train names ", module.name,
-        ".weight, which has an adapter; train either");
 }
 
 void check_stages(const EnginePlan& plan) {
@@ -156,7 +147,7 @@ void EnginePlan::set_adapter(const methods::adapters::AdapterSpec& spec, const s
   }
   const auto stored = read_adapter_spec(path);
   try {
-    adapter = methods::adapters::resolve(stored, student);
+    adapter = methods::adapters::resolve(stored, student, methods::adapters::Unmatched::drop);
   } catch (const Error& error) {
     fail(error.kind(), path, ": this adapter does not fit the model: ", error.what());
   }
@@ -225,7 +216,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   plan.label_share = label_share(config);
   place_layers(config, plan);
   check_stages(plan);  // which set_adapter() saw as one
-  check_also_trained(config.adapter.train, plan);
+  check_trained(config, plan);
   return plan;
 }
 

@@ -6,15 +6,6 @@ namespace fathom::train {
 
 using methods::moc::Spec;
 
-void warn_of_idle_gates(const Spec& spec) {
-  if (!spec.enabled || spec.top_k > 1 || spec.softmax != methods::moc::SoftmaxOrder::topk_softmax)
-    return;
-  log_warn("moc.top_k = 1 with moc.softmax = topk_softmax: the only weight is 1, so that the ",
-           spec.balance > 0 ? "gate learns from moc.balance alone"
-                            : "gate, without moc.balance, never changes",
-           "; softmax_topk gives it the task's gradient");
-}
-
 void watch_tokens(Engine& engine) {
   const Spec& spec = engine.plan().moc;
   if (spec.enabled && spec.aggregate == methods::moc::Aggregate::mean)

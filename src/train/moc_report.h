@@ -7,9 +7,6 @@
 
 namespace fathom::train {
 
-/// Warns where a choice leaves the gates without the task's gradient.
-void warn_of_idle_gates(const methods::moc::Spec& spec);
-
 /// Lets the next step measure how much single tokens weigh in what gates score.
 void watch_tokens(Engine& engine);
 

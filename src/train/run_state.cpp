@@ -1,5 +1,6 @@
 #include "train/run_state.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/arena.h"
@@ -68,6 +69,31 @@ std::string adapter_json(const EnginePlan& plan, const std::string& base) {
   return methods::adapters::adapter_config(plan.adapter, plan.student, base);
 }
 
+void require_same_adapter(const RunState& saved, const EnginePlan& plan,
+                          const std::string& origin) {
+  using nlohmann::json;
+  // Written anew: what an older checkpoint says in other words is the same.
+  const auto rewritten = [&] {
+    return methods::adapters::adapter_config(
+        methods::adapters::parse_adapter_config(saved.adapter, origin), plan.student, "");
+  };
+  const json was = json::parse(saved.adapter.empty() ? "{}" : rewritten());
+  const std::string here = adapter_json(plan, "");
+  const json is = json::parse(here.empty() ? "{}" : here);
+  const auto text = [](const json& config, const std::string& key) {
+    return config.contains(key) ? config[key].dump() : std::string("nothing");
+  };
+  std::string differences;
+  for (const json* side : {&was, &is})
+    for (const auto& [key, value] : side->items())
+      if (text(was, key) != text(is, key) && (side == &was || !was.contains(key)))
+        differences += str("\n  ", key, " was ", text(was, key), ", is ", text(is, key));
+  require(differences.empty(), ErrorKind::config, origin,
+          ": the run's adapter is not the one that this checkpoint was trained with "
+          "(run.accept_changes = true uses the new one):",
+          differences);
+}
+
 std::string to_json(const RunState& state) {
   const data::DataIdentity& data = state.data;
   nlohmann::json json = {{"step", state.step},
@@ -90,6 +116,7 @@ std::string to_json(const RunState& state) {
                            {"samples_per_step", data.samples_per_step},
                            {"corpus", data.corpus},
                            {"corpus_samples_per_step", data.corpus_samples_per_step}}}};
+  if (state.loss_on_prompt) json["loss_on_prompt"] = *state.loss_on_prompt;
   if (state.gaps) json["gaps"] = {state.gaps->chosen, state.gaps->rejected};
   return json.dump();
 }
@@ -110,6 +137,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.data_start = json.at("data_start");
     state.evaluation_due = json.value("evaluation_due", false);
     state.method = json.value("method", nlohmann::json::object()).dump();
+    if (json.contains("loss_on_prompt")) state.loss_on_prompt = json["loss_on_prompt"].get<bool>();
     if (json.contains("gaps")) state.gaps = {json["gaps"].at(0), json["gaps"].at(1)};
     state.data = {
         .content = data.at("content"),
@@ -149,6 +177,14 @@ checkpoints::Snapshot snapshot(Engine& engine, bool moments) {
   }
   result.memory = memory;
   return result;
+}
+
+std::vector<std::string> trained_parameters(const checkpoints::Manifest& manifest) {
+  const std::string ending = kFirst;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : manifest.tensors)
+    if (name.ends_with(ending)) names.push_back(name.substr(0, name.size() - ending.size()));
+  return names;
 }
 
 void restore(model::ParameterSet& parameters, checkpoints::CheckpointReader& reader) {

@@ -18,6 +18,8 @@
 #include "train/operation_counts.h"
 #include "train/shared_tokenizer.h"
 #include "train/state_losses.h"
+#include "train/trained.h"
+#include "train/tuning_warnings.h"
 
 namespace fathom::train {
 namespace {
@@ -118,6 +120,8 @@ std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   if (hooks_.check_resume) hooks_.check_resume(reader.manifest().run.config);
   const RunState state =
       parse_run_state(reader.manifest().run.state, (reader.folder() / "manifest.json").string());
+  if (!config_.run.accept_changes)
+    require_same_adapter(state, engine_.plan(), reader.folder().string());
   data_start_ = continued_data(state);
   restore_depth(state, reader.folder().string());
   shrink_.set_steps_below(state.mode_steps_below);
@@ -196,7 +200,7 @@ void Trainer::keep_tokenizer() {
 
 void Trainer::log_start() {
   const EnginePlan& plan = engine_.plan();
-  if (grid_.world().rank() == 0) warn_of_idle_gates(plan.moc);
+  if (grid_.world().rank() == 0) warn_of_idle_parameters(plan, *data_.train);
   log_info("student: ", model::to_string(plan.student.family), ", ", plan.student.layers,
            " layers, ", plan.student.parameters(), " parameters, stages ",
            pipeline::to_string(plan.student_layers));
@@ -205,6 +209,8 @@ void Trainer::log_start() {
              " layers, ", plan.teacher->parameters(), " parameters in ",
              to_string(config_.teacher.dtype), ", stages ",
              pipeline::to_string(*plan.teacher_layers));
+  const TrainedCount count = count_trained(engine_);
+  log_info("trained: ", count.trained, " of ", count.all, " parameters");
   if (plan.mode) log_info(mode_parameters(plan));
   const data::DatasetReport& report = data_.train->report();
   log_info("data: ", report.kept, " of ", report.records, " records, longest ", report.longest,

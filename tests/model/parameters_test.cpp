@@ -164,6 +164,28 @@ TEST_P(Golden, FrozenMatricesAreNarrowAndHaveNoGradient) {
   EXPECT_EQ(stage.parameters().gradients().defined(), spec_.final_norm);
 }
 
+TEST_P(Golden, NamesAreKnownWithoutAModel) {
+  const auto device = test::make_test_device(kMemory);
+  const auto groups = model::parameter_groups(spec_);
+  const Stage stage(*device, spec_, places(spec_, 1, 1)[0], nullptr, all, DType::f32);
+  std::vector<std::string> names, expected;
+  for (const auto& group : groups) names.insert(names.end(), group.begin(), group.end());
+  for (const Parameter& parameter : stage.parameters().parameters())
+    expected.push_back(parameter.name);
+  EXPECT_EQ(names, expected);
+  for (const auto& group : groups) {
+    const auto train_first = [&] {
+      const Stage one(
+          *device, spec_, places(spec_, 1, 1)[0], nullptr,
+          [&](const std::string& name) { return name == group.front(); }, DType::f32);
+    };
+    if (group.size() == 1)
+      train_first();
+    else
+      expect_error(ErrorKind::config, train_first, group.front(), "one fused matrix");
+  }
+}
+
 TEST(Parameters, PartsOfAFusedMatrixAreFrozenTogether) {
   const auto device = test::make_test_device(kMemory);
   const ModelSpec spec = golden_spec("llama");

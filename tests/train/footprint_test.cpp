@@ -57,7 +57,7 @@ std::vector<Case> cases() {
        }}};
 }
 
-class FootprintOf : public ::testing::TestWithParam<Case> {
+class Footprints : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = new testing::TemporaryDirectory();
@@ -96,6 +96,8 @@ class FootprintOf : public ::testing::TestWithParam<Case> {
   inline static testing::TemporaryDirectory* folder_ = nullptr;
 };
 
+class FootprintOf : public Footprints, public ::testing::WithParamInterface<Case> {};
+
 TEST_P(FootprintOf, KeptValues) {
   for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::block}) {
     TrainConfig asked = config(recompute);
@@ -133,6 +135,16 @@ TEST_P(FootprintOf, TheCopyOfASave) {
                  static_cast<double>(size_of(tensor.dtype));
     EXPECT_NEAR(footprint(asked, plan, 0).save, bytes, 0.02 * bytes) << to_string(frozen);
   }
+}
+
+// Controls read the residual stream, which is there anyway, where products beside linear layers
+// keep inputs of their own.
+TEST_F(Footprints, ControlKeepsAtMostFourFifthsOfLora) {
+  TrainConfig control = config(Recompute::none), lora = control;
+  adapter(Kind::parallel_control)(control);
+  adapter(Kind::lora, {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"})(lora);
+  EXPECT_LE(kept_bytes(control, make_engine_plan(control)),
+            0.8 * kept_bytes(lora, make_engine_plan(lora)));
 }
 
 TEST(OperationCounts, TunedAndTrained) {

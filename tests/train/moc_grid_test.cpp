@@ -125,6 +125,26 @@ TEST_P(MocGrid, AFreshOneIsTheFrozenModel) {
   EXPECT_EQ(states({.enabled = true}), states({}));
 }
 
+// In evaluation neighbours change a record's loss only where a batch decides together.
+TEST_P(MocGrid, NeighboursInABatch) {
+  comm::ProcessGrid grid(test::world(), GetParam(), *device_);
+  const data::MicroBatch whole = shares(1)[0];
+  std::vector<data::MicroBatch> apart;
+  for (std::int64_t s = 0; s < whole.sequences(); ++s)
+    apart.push_back(data::slice(whole, s, s + 1));
+  const auto difference = [&](moc::Scope scope) {
+    const TrainConfig asked = config(
+        {.enabled = true, .rank = 3, .alpha = 0.4, .top_k = 2, .eval_scope = scope}, GetParam());
+    Engine engine(*device_, grid, asked, make_engine_plan(asked), false);
+    engine.load_initial_weights();
+    disturb(engine);
+    const double alone = engine.evaluate(apart).cross_entropy;
+    return std::abs(engine.evaluate({whole}).cross_entropy - alone) / alone;
+  };
+  EXPECT_LT(difference(moc::Scope::sequence), 1e-5);
+  EXPECT_GT(difference(moc::Scope::microbatch), 1e-3);
+}
+
 // Teacher forcing with the prompt's decisions gives the probabilities of decoding.
 TEST_P(MocGrid, DecodingKeepsThePromptsDecisions) {
   comm::ProcessGrid grid(test::world(), GetParam(), *device_);

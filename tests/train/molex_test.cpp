@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "generate/generator.h"
 #include "tests/support/expect_error.h"
 #include "tests/train/golden_step.h"
+#include "tests/train/teacher_forcing.h"
 
 namespace fathom::train {
 namespace {
@@ -77,28 +77,7 @@ TEST_P(Molex, DecodingIsTeacherForcing) {
   Engine engine(*device_, grid, config(GetParam()), make_engine_plan(config(GetParam())), false);
   engine.load_initial_weights();
   disturb(engine);
-  generate::GeneratorOptions options;
-  options.max_new = 3;
-  std::vector<generate::Prompt> prompts;
-  std::int32_t next = 7;
-  for (std::size_t p = 0; p < 5; ++p) {
-    std::vector<std::int32_t> ids(40 + p);
-    for (std::int32_t& id : ids) id = next = (next * 37 + 11) % small::kVocab;
-    prompts.push_back({ids, p});
-  }
-  const auto results = generate::Generator(engine.student(), grid, options).generate(prompts);
-  data::MicroBatch batch;
-  double logprobs = 0;
-  for (std::size_t p = 0; p < prompts.size(); ++p) {
-    std::vector<std::int32_t> ids = prompts[p].ids;
-    ids.insert(ids.end(), results[p].ids.begin(), results[p].ids.end());
-    data::append(batch, {ids, static_cast<std::int32_t>(prompts[p].ids.size())}, 0, 0);
-    for (const float logprob : results[p].logprobs) logprobs += logprob;
-  }
-  const model::LossSums sums = engine.evaluate({batch});
-  EXPECT_EQ(sums.correct, sums.tokens);
-  const auto tokens = static_cast<double>(options.max_new) * static_cast<double>(prompts.size());
-  EXPECT_NEAR(-sums.cross_entropy / grid.shape().dp, logprobs, 5e-5 * tokens);
+  teacher_forcing::expect_same_as_decoding(engine, teacher_forcing::prompts(40));
 }
 
 // Those of one stage.

@@ -7,10 +7,14 @@
 #include <set>
 
 #include "../mpi_main.h"
+#include "checkpoints/checkpoint_reader.h"
 #include "checkpoints/run_folder.h"
+#include "core/files.h"
 #include "core/log.h"
+#include "core/parameter_names.h"
 #include "tests/support/expect_error.h"
 #include "tests/train/small_distillation.h"
+#include "train/adapter_folder.h"
 #include "train/trainer.h"
 
 namespace fathom::train {
@@ -242,6 +246,74 @@ TEST_P(Resuming, OtherDataIsRefusedOrStartsItsOwnOrder) {
   ASSERT_EQ(lines.size(), static_cast<std::size_t>(kSteps));
   for (std::size_t step = 5; step < kSteps; ++step)
     EXPECT_EQ(lines[step].at("tokens"), batches.counts(static_cast<std::int64_t>(step) - 5).tokens);
+}
+
+// The adapter of a run's last checkpoint as a folder, and as one that multiplies it by another
+// factor.
+void write_folders(const fs::path& run, const fs::path& folder, const fs::path& rescaled) {
+  const auto self = comm::self_communicator();
+  auto reader = checkpoints::CheckpointReader::open(*self, run / checkpoints::step_name(2));
+  const RunState state = parse_run_state(reader.manifest().run.state, run);
+  write_adapter_folder(reader, state.adapter, model::parse_config(state.model_config, run), folder);
+  fs::copy(folder, rescaled);
+  json config = json::parse(files::read_text(rescaled / "adapter_config.json"));
+  config["lora_alpha"] = 3;
+  files::write_text_atomically(rescaled / "adapter_config.json", config.dump());
+}
+
+// A folder may have moved; what it says the adapter is may not have changed.
+TEST_P(Resuming, AnotherAdapterIsRefused) {
+  const auto tuned = [](const std::string& name) {
+    TrainConfig config = Resuming::config(run_folder(name), GetParam());
+    config.run.steps = 2;
+    config.schedule.warmup_steps = 0;
+    return config;
+  };
+  TrainConfig first = tuned("first");
+  first.adapter.spec.kind = methods::adapters::Kind::lora;
+  train(first);
+  const fs::path folder = run_folder("folder"), rescaled = run_folder("rescaled");
+  if (test::world().rank() == 0) write_folders(first.run.dir, folder, rescaled);
+  test::world().barrier();
+
+  TrainConfig second = tuned("second");
+  second.adapter.path = folder;
+  second.run.steps = 1;
+  train(second);
+  second.run.steps = 2;
+  second.run.resume = Resume::must;
+  second.adapter.path = rescaled;
+  testing::expect_error(
+      ErrorKind::config, [&] { train(second); }, "step_00000001", "lora_alpha was 16, is 3");
+  TrainConfig without = second;
+  without.adapter.path.clear();
+  testing::expect_error(
+      ErrorKind::config, [&] { train(without); }, "peft_type was \"LORA\", is nothing");
+  second.adapter.path = folder;
+  train(second);
+  if (test::world().rank() != 0) return;
+  EXPECT_EQ(metrics(second.run.dir, "step").size(), 2u);
+}
+
+// Frozen matrices in bf16 are kept as such, and come back to the bit.
+TEST_P(Resuming, FrozenWeightsKeepTheirType) {
+  const auto tuned = [](const fs::path& run) {
+    TrainConfig config = Resuming::config(run, GetParam());
+    config.adapter.spec.kind = methods::adapters::Kind::lora;
+    config.model.frozen_dtype = DType::bf16;
+    return config;
+  };
+  const fs::path straight = run_folder("straight");
+  train(tuned(straight));
+  const fs::path run = stopped_at(4, straight, "stopped");
+  train(tuned(run));
+  if (test::world().rank() != 0) return;
+  EXPECT_EQ(metrics(run), metrics(straight));
+  const auto tensors = checkpoints::load_manifest(run / "step_00000010").tensors;
+  for (const auto& [name, tensor] : tensors) {
+    const bool frozen_matrix = tensor.shape.size() == 2 && !is_method_parameter(name);
+    EXPECT_EQ(tensor.dtype, frozen_matrix ? DType::bf16 : DType::f32) << name;
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<comm::GridShape>& info) {
