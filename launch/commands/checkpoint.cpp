@@ -5,9 +5,11 @@
 #include "checkpoints/checkpoint_tools.h"
 #include "core/files.h"
 #include "core/log.h"
+#include "core/parameter_names.h"
 #include "launch/commands/commands.h"
 #include "launch/commands/source.h"
 #include "methods/adapters/adapter_config.h"
+#include "methods/mode/late_vote.h"
 #include "train/adapter_folder.h"
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
@@ -46,6 +48,32 @@ void export_votes(checkpoints::CheckpointReader& reader, const std::string& mode
            ", and programs that do not read it run the last layer alone");
 }
 
+// A peft folder holds the adapter and nothing of the model; what late layers vote with goes into a
+// file of its own.
+void require_only_adapter_trained(const checkpoints::CheckpointReader& reader,
+                                  const train::RunState& state, const model::ModelSpec& spec) {
+  std::string lost;
+  for (const std::string& name : train::trained_parameters(reader.manifest())) {
+    const bool voting = !state.mode.empty() && methods::mode::is_last_norm(name, spec);
+    if (!is_method_parameter(name) && !voting) lost += (lost.empty() ? "" : ", ") + name;
+  }
+  require(lost.empty(), ErrorKind::config, reader.folder().string(),
+          ": --adapter=peft would lose what this run trained beside its adapter: ", lost,
+          "; --adapter=merged exports the whole model where the adapter can be merged, and the "
+          "checkpoint itself generates and is evaluated");
+}
+
+void copy_tokenizer(const std::filesystem::path& checkpoint, const std::filesystem::path& output) {
+  const auto tokenizer = std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer";
+  if (!std::filesystem::exists(tokenizer)) {
+    log_warn(tokenizer.string(), " is missing: the export has no tokenizer");
+    return;
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(tokenizer))
+    std::filesystem::copy_file(entry.path(), output / entry.path().filename(),
+                               std::filesystem::copy_options::overwrite_existing);
+}
+
 // A Hugging Face folder that transformers loads: weights, config.json, and the tokenizer that the
 // run kept.
 void export_folder(const std::filesystem::path& checkpoint,
@@ -58,19 +86,21 @@ void export_folder(const std::filesystem::path& checkpoint,
           ": this run trained mixture of control, whose controls depend on the input and cannot be "
           "merged into weights; use the checkpoint itself (generate, evaluate)");
   const std::filesystem::path output(request.output);
-  std::map<std::string, std::function<void(std::vector<float>&)>> changes;
-  if (!state.adapter.empty() && request.adapter == options::AdapterExport::merged)
-    changes = train::merge_changes(
-        reader, methods::adapters::parse_adapter_config(state.adapter, checkpoint.string()), spec);
-  if (request.adapter == options::AdapterExport::peft) {
-    require(!state.adapter.empty(), ErrorKind::config, checkpoint.string(),
-            ": --adapter=peft, but this run trained no adapter");
+  const bool peft = request.adapter == options::AdapterExport::peft;
+  require(!peft || !state.adapter.empty(), ErrorKind::config, checkpoint.string(),
+          ": --adapter=peft, but this run trained no adapter");
+  if (peft) require_only_adapter_trained(reader, state, spec);
+  if (peft) {
     train::write_adapter_folder(reader, state.adapter, spec, output);
     if (!state.mode.empty())
       export_votes(reader, state.mode, spec, CheckpointWeights(reader), output);
     log_info("exported the adapter of ", checkpoint.string(), " to ", output.string());
     return;
   }
+  std::map<std::string, std::function<void(std::vector<float>&)>> changes;
+  if (!state.adapter.empty())
+    changes = train::merge_changes(
+        reader, methods::adapters::parse_adapter_config(state.adapter, checkpoint.string()), spec);
   std::filesystem::create_directories(output);
   checkpoints::export_safetensors(
       reader, output,
@@ -81,14 +111,7 @@ void export_folder(const std::filesystem::path& checkpoint,
   files::write_text_atomically(output / "config.json", model::config_json(spec, request.dtype));
   if (!state.mode.empty())
     export_votes(reader, state.mode, spec, train::HfWeights(output, spec.family), output);
-  const auto tokenizer = std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer";
-  if (std::filesystem::exists(tokenizer)) {
-    for (const auto& entry : std::filesystem::directory_iterator(tokenizer))
-      std::filesystem::copy_file(entry.path(), output / entry.path().filename(),
-                                 std::filesystem::copy_options::overwrite_existing);
-  } else {
-    log_warn(tokenizer.string(), " is missing: the export has no tokenizer");
-  }
+  copy_tokenizer(checkpoint, output);
   log_info("exported ", checkpoint.string(), " to ", output.string());
 }
 

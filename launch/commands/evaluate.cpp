@@ -8,6 +8,7 @@
 #include "launch/backend_choice.h"
 #include "launch/commands/answers.h"
 #include "launch/commands/commands.h"
+#include "launch/commands/method_facts.h"
 #include "launch/commands/source.h"
 #include "launch/session.h"
 #include "launch/watched_world.h"
@@ -26,12 +27,24 @@ struct EvaluationPlan {
   std::optional<AnswerPlan> answers;
 };
 
+void set_route_scope(const options::EvaluateRequest& request, SourcePlan& source) {
+  using methods::moc::Scope;
+  if (request.route_scope == options::RouteScope::stored) return;
+  methods::moc::Spec& moc = source.plan.moc;
+  require(
+      moc.enabled, ErrorKind::config,
+      "--route-scope: this model has no mixture of control, whose gates could decide otherwise");
+  moc.eval_scope =
+      request.route_scope == options::RouteScope::sequence ? Scope::sequence : Scope::microbatch;
+}
+
 EvaluationPlan make_plan(const options::EvaluateRequest& request) {
   EvaluationPlan plan{open_source(request.source, request.ranks), 0, std::nullopt};
   const std::int64_t most = plan.source.plan.student.max_positions;
   require(request.context <= most, ErrorKind::config, "--context ", request.context,
           " is more than the model's ", most, " positions");
   plan.context = request.context > 0 ? request.context : most;
+  set_route_scope(request, plan.source);
   generate::check(request.answer.exit, plan.source.plan.mode ? &*plan.source.plan.mode : nullptr);
   if (!request.answer.prompts.empty())
     plan.answers = plan_answers(request, plan.source, plan.context);
@@ -65,7 +78,7 @@ int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
                               plan.source.plan.student.vocab, first);
   train::Engine engine(*device, grid, plan.source.config, plan.source.plan, false);
   load_source(engine, plan.source);
-  json report = json::object();
+  json report = method_facts(plan.source);
   if (set) report.update(score_records(engine, request, *set));
   if (plan.answers) report["answers"] = answer_questions(engine, *plan.answers);
   if (!first) return 0;

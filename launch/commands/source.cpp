@@ -49,6 +49,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
     const auto manifest = checkpoints::load_manifest(result.checkpoint);
     const auto state = train::parse_run_state(manifest.run.state, result.checkpoint.string());
     spec = model::parse_config(state.model_config, result.checkpoint.string() + " (model_config)");
+    result.loss_on_prompt = state.loss_on_prompt;
     if (!state.adapter.empty())
       adapter = methods::adapters::parse_adapter_config(state.adapter,
                                                         result.checkpoint.string() + " (adapter)");

@@ -15,6 +15,7 @@ struct SourcePlan {
   train::EnginePlan plan;
   std::filesystem::path checkpoint;  ///< the checkpoint's folder; empty for a Hugging Face folder
   std::filesystem::path tokenizer;   ///< folder with the model's tokenizer
+  std::optional<bool> loss_on_prompt = {};  ///< of a checkpoint's run, if it says
 };
 
 /// Reads the model's config. Throws Error(usage), Error(io), Error(data) or, for a grid that the

@@ -15,6 +15,10 @@ void describe_loss(OptionTable& t, EvaluateRequest& r) {
         {.help = "Batches from the start of the file; 0 scores all.",
          .unit = "batches",
          .range = at_least(0)});
+  t.add("route-scope", r.route_scope,
+        {.help = "What decides together where mixture of control routes records: as the run's "
+                 "moc.eval_scope says, each record for itself, or those of a batch. Answers are "
+                 "always routed by their own prompts."});
 }
 
 void describe_answers(OptionTable& t, AnswerOptions& a) {
@@ -137,6 +141,8 @@ EvaluateRequest parse_evaluate(const Arguments& arguments) {
   check_source(request.source);
   require(!request.data.empty() || !request.answer.prompts.empty(), ErrorKind::usage,
           "nothing to score: give --data=<tokens.h5>, --prompts=<file>, or both");
+  require(!request.data.empty() || request.route_scope == RouteScope::stored, ErrorKind::usage,
+          "--route-scope is how records are scored: give --data=<tokens.h5>");
   check_answers(request.answer);
   return request;
 }

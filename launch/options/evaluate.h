@@ -11,6 +11,15 @@
 
 namespace fathom::options {
 
+/// What decides together at the gates of mixture of control.
+enum class RouteScope { stored, sequence, microbatch };
+
+template <>
+inline constexpr std::array enum_words<RouteScope> = {
+    Word<RouteScope>{"stored", RouteScope::stored},
+    Word<RouteScope>{"sequence", RouteScope::sequence},
+    Word<RouteScope>{"microbatch", RouteScope::microbatch}};
+
 /// The part of `fathom evaluate` in which the model answers questions.
 struct AnswerOptions {
   std::string prompts;             ///< file of questions; empty: none are asked
@@ -38,6 +47,7 @@ struct EvaluateRequest {
   int batches = 0;  ///< 0: the whole file
   int context = 0;  ///< tokens; 0: what the model allows
   train::Overlong overlong = train::Overlong::refuse;
+  RouteScope route_scope = RouteScope::stored;
   AnswerOptions answer;
   std::string output;  ///< JSON file; empty: standard output only
   Ranks ranks;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "core/error.h"
 #include "core/files.h"
 #include "tests/launch/program.h"
 #include "tests/support/run_metrics.h"
@@ -195,7 +196,96 @@ TEST_F(Tuning, WhatCannotBe) {
   expect_refused(dry("--moc.enabled --moc.balance_scope=global"), 2, "moc.balance_scope",
                  "batch.micro_batches");
   expect_refused(dry("--moc.enabled --moc.eval_scope=global"), 2, "moc.eval_scope");
+  // What is trained besides, or frozen, by names that the model must have.
+  expect_refused(dry(lora + "--adapter.targets=\"regex:.*\\.0\\..*q_proj\" --adapter.layers=1"), 2,
+                 "adapter.targets", "adapter.layers");
+  expect_refused(dry(lora + "--adapter.train=score.weight"), 2, "adapter.train", "score.weight",
+                 "model.embed_tokens.weight");
+  expect_refused(dry(lora + "--adapter.train=model.norm.weight,lm_head.weight"), 2, "adapter.train",
+                 "lm_head.weight", "its head is its embedding, model.embed_tokens.weight");
+  expect_refused(dry(lora + "--adapter.train=*.0.mlp.up_proj.weight"), 2, "adapter.train",
+                 "0.mlp.up_proj.weight", "0.mlp.gate_proj.weight", "both or none");
+  expect_refused(dry(lora + "--adapter.train=*.0.self_attn.*.weight"), 2, "adapter.train",
+                 "0.self_attn.q_proj.weight", "has an adapter");
+  expect_refused(dry("--model.freeze=model.embed*,*.wte.*"), 2, "model.freeze", "*.wte.*",
+                 "matches no parameter");
+  expect_refused(dry("--model.freeze=model.embed*,*layers*,*.norm.*"), 2, "model.freeze",
+                 "nothing is left to train");
   EXPECT_FALSE(fs::exists(*files_ / "refused")) << "nothing is touched";
+}
+
+// What the model learnt is in no peft folder; the whole model has it.
+TEST_F(Tuning, APeftFolderThatWouldLosePartsIsRefused) {
+  const Outcome trained = succeed(
+      train("besides", "--adapter.kind=lora --adapter.rank=4 --adapter.train=model.norm.weight"));
+  // q_proj and v_proj of 4 layers, width 64 and two heads of 16 for values; and the norm.
+  EXPECT_TRUE(trained.has(str("trained: ", 4 * 4 * (2 * 64 + 64 + 32) + 64, " of ")))
+      << trained.text;
+  const std::string exporting = "$FATHOM checkpoint export besides --output=";
+  expect_refused(in_folder(exporting + "besides_folder --adapter=peft"), 2, "--adapter=peft",
+                 "model.norm.weight", "--adapter=merged");
+  EXPECT_FALSE(fs::exists(*files_ / "besides_folder"));
+  succeed(exporting + "besides_merged");
+  const double loss = loss_of("$FATHOM evaluate --checkpoint=besides");
+  EXPECT_NEAR(loss_of("$FATHOM evaluate --model=besides_merged"), loss, 1e-5 * loss);
+}
+
+// A published folder may name modules that only other models have; what its tensors are decides.
+TEST_F(Tuning, AFolderForModelsWithMoreLayers) {
+  succeed(train("more", "--adapter.kind=lora --adapter.rank=4"));
+  succeed("$FATHOM checkpoint export more --output=more_folder --adapter=peft");
+  const fs::path path = *files_ / "more_folder/adapter_config.json";
+  json config = json::parse(files::read_text(path));
+  config["target_modules"] = {"qkv_proj", "q_proj", "v_proj"};
+  files::write_text_atomically(path, config.dump());
+  const double loss = loss_of("$FATHOM evaluate --checkpoint=more");
+  EXPECT_NEAR(loss_of("$FATHOM evaluate --model=model --adapter=more_folder"), loss, 1e-6 * loss);
+  config["target_modules"] = {"qkv_proj", "k_proj"};
+  files::write_text_atomically(path, config.dump());
+  expect_refused(in_folder("$FATHOM evaluate --data=tokens.h5 --model=model --adapter=more_folder"),
+                 3, "more_folder/adapter_model.safetensors", "lacks", "k_proj");
+}
+
+TEST_F(Tuning, WarnsOfParametersThatLearnNothing) {
+  const std::string molex = "--run.steps=1 --adapter.kind=molex --adapter.rank=4 ";
+  EXPECT_TRUE(succeed(train("unbalanced", molex + "--adapter.balance=0")).has("keep the random"));
+  EXPECT_FALSE(succeed(train("balanced", molex)).has("keep the random"));
+  const std::string loreft = "--run.steps=1 --adapter.kind=loreft --adapter.rank=4 ";
+  // A record of two tokens has a prompt of one at most.
+  EXPECT_TRUE(succeed(train("prompts", loreft)).has(" of 40 records lack one of two tokens"));
+  testing::write_tokens(*files_ / "bare.h5", 40, 2, 2, 1024, 3);
+  EXPECT_TRUE(succeed(train("bare", loreft + "--data.train=bare.h5")).has("nothing is learnt"));
+}
+
+// Results can only be compared with what they are results of.
+TEST_F(Tuning, EvaluationSaysWhatItScored) {
+  const auto facts_of = [](const std::string& source) {
+    succeed("$FATHOM evaluate --data=tokens.h5 --batch=4 --output=out.json " + source);
+    return json::parse(files::read_text(*files_ / "out.json"));
+  };
+  succeed(train("said", "--adapter.kind=dora --adapter.rank=4 --loss.on_prompt=true"));
+  const json dora = facts_of("--checkpoint=said");
+  EXPECT_EQ(dora.at("method"), "dora");
+  EXPECT_EQ(dora.at("adapter").at("r"), 4);
+  EXPECT_EQ(dora.at("loss_on_prompt"), true);
+  EXPECT_FALSE(dora.contains("route_scope"));
+  const json base = facts_of("--model=model");
+  EXPECT_EQ(base.at("method"), "none");
+  EXPECT_FALSE(base.contains("loss_on_prompt")) << "nothing is known of its training";
+
+  succeed(train("routed", "--moc.enabled --moc.rank=4 --moc.top_k=2 --moc.alpha=0.5"));
+  const json sequence = facts_of("--checkpoint=routed"),
+             batch = facts_of("--checkpoint=routed --route-scope=microbatch");
+  EXPECT_EQ(sequence.at("method"), "moc");
+  EXPECT_EQ(sequence.at("loss_on_prompt"), false);
+  EXPECT_EQ(sequence.at("moc").at("top_k"), 2);
+  EXPECT_EQ(sequence.at("route_scope"), "sequence");
+  EXPECT_EQ(batch.at("route_scope"), "microbatch");
+  EXPECT_NE(batch.at("loss"), sequence.at("loss"));
+  EXPECT_EQ(facts_of("--checkpoint=routed --route-scope=sequence").at("loss"), sequence.at("loss"));
+  expect_refused(
+      in_folder("$FATHOM evaluate --checkpoint=said --data=tokens.h5 --route-scope=microbatch"), 2,
+      "--route-scope", "no mixture of control");
 }
 
 TEST_F(Tuning, AdapterFoldersThatDoNotFit) {
