@@ -1,6 +1,5 @@
 #include <array>
 #include <iostream>
-#include <new>
 #include <string_view>
 
 #include "comm/launch_environment.h"
@@ -58,12 +57,9 @@ int main(int argc, char** argv) {
   }
   try {
     return dispatch(argc, argv);
-  } catch (const fathom::Error& error) {
-    fathom::launch::report(fathom::comm::launched_rank(),
-                           fathom::str(to_string(error.kind()), ": ", error.what()));
-    return exit_code(error.kind());
-  } catch (const std::exception& error) {
-    fathom::launch::report(fathom::comm::launched_rank(), error.what());
-    return exit_code(fathom::ErrorKind::internal);
+  } catch (...) {
+    const fathom::launch::Failure failure = fathom::launch::current_failure();
+    fathom::launch::report(fathom::comm::launched_rank(), failure.message);
+    return exit_code(failure.kind);
   }
 }

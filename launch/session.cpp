@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <sched.h>
+#include <string_view>
 #include <thread>
 
 #include "comm/device_choice.h"
@@ -24,6 +26,29 @@ void report(int rank, const std::string& message) {
             << std::endl;
 }
 
+Failure current_failure() {
+  const auto failure = [](ErrorKind kind, std::string_view message) {
+    return Failure{kind, str(to_string(kind), ": ", message)};
+  };
+  try {
+    throw;
+  } catch (const Error& error) {
+    return failure(error.kind(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::string_view text = error.what();
+    constexpr std::string_view kOpening = "filesystem error: ";
+    if (text.starts_with(kOpening)) text.remove_prefix(kOpening.size());
+    return failure(ErrorKind::io, text);
+  } catch (const std::bad_alloc&) {
+    return failure(ErrorKind::config,
+                   "out of host memory: take smaller batches or models, or more ranks");
+  } catch (const std::exception& error) {
+    return failure(ErrorKind::internal, error.what());
+  } catch (...) {
+    return failure(ErrorKind::internal, "an exception that says nothing");
+  }
+}
+
 int report_stop(int signal) {
   log_info("stopped by ", stop_signal_name(signal),
            " before the end; the same command starts anew");
@@ -35,22 +60,16 @@ int run_distributed(std::int64_t ranks, double watch_seconds,
   comm::MpiSession session({.watch_seconds = watch_seconds});
   const int rank = session.world().rank();
   logger().set_rank(rank, session.world().size());
-  const auto failed = [&](ErrorKind kind, const std::string& message) {
-    report(rank, message);
-    if (session.world().size() > 1) session.abort(exit_code(kind));
-    return exit_code(kind);
-  };
   try {
     comm::check_rank_count(session.launch(), session.world().size(), static_cast<int>(ranks));
     return body(session);
   } catch (const Stopped& asked) {
     return report_stop(asked.signal);
-  } catch (const Error& error) {
-    return failed(error.kind(), str(to_string(error.kind()), ": ", error.what()));
-  } catch (const std::bad_alloc&) {
-    return failed(ErrorKind::config, "out of host memory");
-  } catch (const std::exception& error) {
-    return failed(ErrorKind::internal, error.what());
+  } catch (...) {
+    const Failure failure = current_failure();
+    report(rank, failure.message);
+    if (session.world().size() > 1) session.abort(exit_code(failure.kind));
+    return exit_code(failure.kind);
   }
 }
 

@@ -16,6 +16,17 @@ namespace fathom::launch {
 /// which all ranks share is seen once and one that a single rank has is seen too.
 void report(int rank, const std::string& message);
 
+/// What to tell of an exception, and the kind that fixes the exit code.
+struct Failure {
+  ErrorKind kind = ErrorKind::internal;
+  std::string message;
+};
+
+/// Of the exception that is being handled. What the standard library throws for files is an io
+/// error and memory that cannot be had one of configuration, as if found by ourselves; anything
+/// else that is no Error is a broken promise.
+Failure current_failure();
+
 /// Says that a command was stopped before it had anything to show; the exit code for it.
 int report_stop(int signal);
 

@@ -96,8 +96,7 @@ void run(const Options& options) {
   config.model.frozen_dtype = options.dtype;
   const train::EnginePlan plan = train::plan_for(train::read_model_spec(options.model), config);
   train::Engine engine(*device, grid, config, plan, false);
-  model::load_parameters(engine.student().parameters(),
-                         train::HfWeights(options.model, plan.student.family));
+  model::load_parameters(engine.student().parameters(), train::HfWeights(options.model));
   const auto sequences = static_cast<double>(options.prompts.size());
   generate::Generator generator(engine.student(), grid,
                                 {.sampling = {.temperature = options.temperature},

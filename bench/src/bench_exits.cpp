@@ -96,7 +96,7 @@ void run(const Options& options) {
   train::EnginePlan plan = train::plan_for(train::read_model_spec(options.model), config);
   plan.set_mode({.k = options.k}, "");
   train::Engine engine(*device, grid, config, plan, false);
-  engine.load_student(train::HfWeights(options.model, plan.student.family));
+  engine.load_student(train::HfWeights(options.model));
   std::vector<float> bias(static_cast<std::size_t>(options.k), 0.0f);
   bias[static_cast<std::size_t>(options.layer - 1)] = 50;
   copy_from_host(engine.vote()->router().bias.value, bias);

@@ -64,6 +64,10 @@ void write_json(const std::filesystem::path& path, const Json& content, int inde
 void import_gguf(const std::filesystem::path& gguf, const std::filesystem::path& out_dir,
                  DType dtype) {
   FATHOM_CHECK(dtype != DType::i32, "weights are f32 or bf16");
+  // Written last: a folder without it is no model, and an interrupted import is simply done again.
+  const std::filesystem::path config_path = out_dir / "config.json";
+  require(!std::filesystem::exists(config_path), ErrorKind::config, config_path.string(),
+          " exists already: a model is there; name another folder");
   const GgufFile file(gguf);
   const LlamaModel model = read_llama_model(file);
   const auto tensors = llama_tensors(model);
@@ -73,8 +77,6 @@ void import_gguf(const std::filesystem::path& gguf, const std::filesystem::path&
   const auto config = llama_config(model, file, dtype);
 
   std::filesystem::create_directories(out_dir);
-  // Without its config.json a folder is no model, so an interrupted import is not mistaken for one.
-  std::filesystem::remove(out_dir / "config.json");
   write_weights(file, tensors, out_dir, dtype);
   write_json(out_dir / "tokenizer.json", tokenizer, -1);
   write_json(out_dir / "tokenizer_config.json", tokenizer_config, 2);
@@ -82,7 +84,7 @@ void import_gguf(const std::filesystem::path& gguf, const std::filesystem::path&
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (config.contains(key)) generation[key] = config[key];
   write_json(out_dir / "generation_config.json", generation, 2);
-  write_json(out_dir / "config.json", config, 2);
+  write_json(config_path, config, 2);
 }
 
 }  // namespace fathom::data_tools

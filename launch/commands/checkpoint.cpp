@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/parameter_names.h"
 #include "launch/commands/commands.h"
+#include "launch/commands/new_folder.h"
 #include "launch/commands/source.h"
 #include "methods/adapters/adapter_config.h"
 #include "methods/mode/late_vote.h"
@@ -70,37 +71,16 @@ void copy_tokenizer(const std::filesystem::path& checkpoint, const std::filesyst
     return;
   }
   for (const auto& entry : std::filesystem::directory_iterator(tokenizer))
-    std::filesystem::copy_file(entry.path(), output / entry.path().filename(),
-                               std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(entry.path(), output / entry.path().filename());
 }
+
+using Changes = std::map<std::string, std::function<void(std::vector<float>&)>>;
 
 // A Hugging Face folder that transformers loads: weights, config.json, and the tokenizer that the
 // run kept.
-void export_folder(const std::filesystem::path& checkpoint,
-                   const options::CheckpointRequest& request) {
-  const auto self = comm::self_communicator();
-  auto reader = checkpoints::CheckpointReader::open(*self, checkpoint, {.verify = true});
-  const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
-  const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
-  require(state.moc.empty(), ErrorKind::config, checkpoint.string(),
-          ": this run trained mixture of control, whose controls depend on the input and cannot be "
-          "merged into weights; use the checkpoint itself (generate, evaluate)");
+void write_model(checkpoints::CheckpointReader& reader, const model::ModelSpec& spec,
+                 const Changes& changes, const options::CheckpointRequest& request) {
   const std::filesystem::path output(request.output);
-  const bool peft = request.adapter == options::AdapterExport::peft;
-  require(!peft || !state.adapter.empty(), ErrorKind::config, checkpoint.string(),
-          ": --adapter=peft, but this run trained no adapter");
-  if (peft) require_only_adapter_trained(reader, state, spec);
-  if (peft) {
-    train::write_adapter_folder(reader, state.adapter, spec, output);
-    if (!state.mode.empty())
-      export_votes(reader, state.mode, spec, CheckpointWeights(reader), output);
-    log_info("exported the adapter of ", checkpoint.string(), " to ", output.string());
-    return;
-  }
-  std::map<std::string, std::function<void(std::vector<float>&)>> changes;
-  if (!state.adapter.empty())
-    changes = train::merge_changes(
-        reader, methods::adapters::parse_adapter_config(state.adapter, checkpoint.string()), spec);
   std::filesystem::create_directories(output);
   checkpoints::export_safetensors(
       reader, output,
@@ -109,10 +89,41 @@ void export_folder(const std::filesystem::path& checkpoint,
        .dtype = request.dtype,
        .shard_bytes = static_cast<std::uint64_t>(request.max_shard_gib * (1 << 30))});
   files::write_text_atomically(output / "config.json", model::config_json(spec, request.dtype));
-  if (!state.mode.empty())
-    export_votes(reader, state.mode, spec, train::HfWeights(output, spec.family), output);
-  copy_tokenizer(checkpoint, output);
-  log_info("exported ", checkpoint.string(), " to ", output.string());
+  copy_tokenizer(reader.folder(), output);
+}
+
+// All that can be refused is refused before the folder is made.
+void export_folder(const std::filesystem::path& checkpoint,
+                   const options::CheckpointRequest& request) {
+  const std::filesystem::path output(request.output);
+  require_new_folder(output);
+  const auto self = comm::self_communicator();
+  auto reader = checkpoints::CheckpointReader::open(*self, checkpoint, {.verify = true});
+  const auto state = train::parse_run_state(reader.manifest().run.state, checkpoint.string());
+  const model::ModelSpec spec = model::parse_config(state.model_config, checkpoint.string());
+  const bool adapter_alone = request.adapter == options::AdapterExport::peft;
+  require(state.moc.empty(), ErrorKind::config, checkpoint.string(),
+          ": this run trained mixture of control, whose controls depend on the input and cannot be "
+          "merged into weights; use the checkpoint itself (generate, evaluate)");
+  require(!adapter_alone || !state.adapter.empty(), ErrorKind::config, checkpoint.string(),
+          ": --adapter=peft, but this run trained no adapter");
+  if (adapter_alone) {
+    require_only_adapter_trained(reader, state, spec);
+    train::write_adapter_folder(reader, state.adapter, spec, output);
+    if (!state.mode.empty())
+      export_votes(reader, state.mode, spec, CheckpointWeights(reader), output);
+  } else {
+    Changes changes;
+    if (!state.adapter.empty())
+      changes = train::merge_changes(
+          reader, methods::adapters::parse_adapter_config(state.adapter, checkpoint.string()),
+          spec);
+    write_model(reader, spec, changes, request);
+    if (!state.mode.empty())
+      export_votes(reader, state.mode, spec, train::HfWeights(output), output);
+  }
+  log_info("exported ", adapter_alone ? "the adapter of " : "", checkpoint.string(), " to ",
+           output.string());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "data_tools/gguf/import_gguf.h"
 #include "data_tools/text/tokenize.h"
 #include "launch/commands/commands.h"
+#include "launch/commands/new_folder.h"
 #include "launch/options/data_commands.h"
 #include "model/family.h"
 #include "train/hf_weights.h"
@@ -103,8 +104,7 @@ int convert_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  require(!std::filesystem::exists(request.output), ErrorKind::config, request.output,
-          " exists already; name a new folder");
+  require_new_folder(request.output);
   model::ModelSpec spec = train::read_model_spec(request.input);
   const auto kept = kept_layers(request.layers, spec.layers);
   const checkpoints::SafetensorsReader reader(request.input);

@@ -12,6 +12,7 @@
 #include "launch/watched_world.h"
 #include "train/lr_schedule.h"
 #include "train/probe.h"
+#include "train/state_losses.h"
 
 namespace fathom::launch {
 namespace {
@@ -64,8 +65,7 @@ void take_steps(train::Engine& engine, const train::TrainConfig& config,
         engine.forward_backward(train::rows_of_rank(batch, engine.grid(), vocab), counts, step);
     const double norm = engine.optimizer().gradient_norm(engine.grid());
     if (engine.grid().world().rank() == 0)
-      std::cout << "step " << step << "  loss "
-                << sums.cross_entropy / static_cast<double>(sums.tokens) << "  grad_norm " << norm
+      std::cout << "step " << step << "  loss " << engine.objective(sums) << "  grad_norm " << norm
                 << "\n";
     if (step == steps) break;
     const double lr = config.optim.lr * train::lr_factor(config.schedule, step, std::max(1, steps));
@@ -78,6 +78,12 @@ double seconds_of(const train::RunConfig& run) {
   return run.watchdog_seconds > 0 ? run.watchdog_eval_seconds : 0;
 }
 
+// Random zeros would be in everything that is to be compared.
+void leave_out_dropout(train::TrainConfig& config, train::EnginePlan& plan) {
+  config.dropout = {};
+  config.adapter.spec.dropout = plan.adapter.dropout = 0;
+}
+
 int probe(comm::MpiSession& session, const options::ProbeRequest& request,
           const train::EnginePlan& plan) {
   const train::TrainConfig& config = request.config;
@@ -86,12 +92,14 @@ int probe(comm::MpiSession& session, const options::ProbeRequest& request,
   WatchedWorld watched = watch_calls(session, *device, seconds_of(config.run));
   comm::ProcessGrid grid(
       watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
-  const bool train = request.gradients || request.steps > 0;
-  train::Engine engine(*device, grid, config, plan, train);
+  const bool training = request.gradients || request.steps > 0 || train::needs_training_pass(plan);
+  // No spans: recipes with MTA, which needs them, are refused.
+  train::Engine engine(*device, grid, config, plan, training,
+                       train::make_state_losses(*device, grid, config, plan, {}));
   engine.load_initial_weights();
   const train::PaddedBatch batch = train::read_padded_batch(request.input);
   comm::stop_if_asked(watched.world());
-  train::ProbeResult result = train::probe(engine, batch, train);
+  train::ProbeResult result = train::probe(engine, batch, training);
   if (session.world().rank() == 0) write_results(request, std::move(result), batch);
   if (request.steps > 0) take_steps(engine, config, batch, request.steps);
   log_info("wrote ", request.output);
@@ -101,14 +109,15 @@ int probe(comm::MpiSession& session, const options::ProbeRequest& request,
 }  // namespace
 
 int probe_command(const Arguments& arguments) {
-  const options::ProbeRequest request = options::parse_probe(arguments);
+  options::ProbeRequest request = options::parse_probe(arguments);
   if (request.reply) {
     std::cout << *request.reply;
     return 0;
   }
   choose_backend(request.config.run.device, request.config.run.precision);
   catch_stop_signals();
-  const train::EnginePlan plan = train::make_engine_plan(request.config);
+  train::EnginePlan plan = train::make_engine_plan(request.config);
+  leave_out_dropout(request.config, plan);
   return run_distributed(request.config.grid.ranks(), seconds_of(request.config.run),
                          [&](comm::MpiSession& session) { return probe(session, request, plan); });
 }

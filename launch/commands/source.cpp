@@ -67,7 +67,7 @@ SourcePlan open_source(const options::ModelSource& source, const options::Ranks&
 
 void load_source(train::Engine& engine, const SourcePlan& source) {
   if (source.checkpoint.empty()) {
-    engine.load_student(train::HfWeights(source.source.model, source.plan.student.family));
+    engine.load_student(train::HfWeights(source.source.model));
     return;
   }
   auto reader = checkpoints::CheckpointReader::open(engine.grid().world(), source.checkpoint,

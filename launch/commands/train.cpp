@@ -34,6 +34,7 @@ int train(comm::MpiSession& session, const train::TrainConfig& config, bool memo
   hooks.program = "fathom " FATHOM_VERSION;
   hooks.config_text = options::to_text(config);
   hooks.watchdog = watched.watchdog();
+  hooks.look = memory;
   hooks.check_resume = [&](const std::string& stored) {
     const auto was = options::config_from_text(stored, "the checkpoint's recipe");
     for (const options::Change& change : options::check_resume(was, config))

@@ -10,9 +10,11 @@ void describe_import(OptionTable& t, ImportRequest& r) {
          .unit = "file",
          .required = true,
          .position = 0});
-  t.add(
-      "output", r.output,
-      {.help = "Hugging Face folder to write.", .unit = "folder", .required = true, .position = 1});
+  t.add("output", r.output,
+        {.help = "Hugging Face folder to write; must not have a model yet.",
+         .unit = "folder",
+         .required = true,
+         .position = 1});
   t.add("dtype", r.dtype, {.help = "Storage of the written weights."});
 }
 

@@ -8,8 +8,8 @@ namespace {
 void describe(OptionTable& t, ProbeRequest& r) {
   t.section("", "Options of the command line alone:");
   t.add("recipe", r.recipe,
-        {.help = "Recipe whose model, teacher, grid and losses are built; options on the command "
-                 "line beat it.",
+        {.help = "Recipe whose model, teacher, grid and losses are built, without dropout; options "
+                 "on the command line beat it.",
          .unit = "INI file",
          .position = 0});
   t.add(
@@ -18,8 +18,8 @@ void describe(OptionTable& t, ProbeRequest& r) {
        .unit = "file",
        .required = true});
   t.add("output", r.output,
-        {.help = "Folder for expected.safetensors (logits, loss, hidden.N) and "
-                 "grads.safetensors.",
+        {.help = "Folder for expected.safetensors (logits, hidden.N, cross_entropy and loss, the "
+                 "recipe's whole objective, of which the gradients are) and grads.safetensors.",
          .unit = "folder",
          .required = true});
   t.add("hidden", r.hidden, {.help = "Write the hidden state after every layer."});
@@ -49,7 +49,12 @@ ProbeRequest parse_probe(const Arguments& arguments) {
     return request;
   }
   parse_command_line(table, arguments);
-  refuse(train::engine_violations(request.config), table);
+  auto broken = train::engine_violations(request.config);
+  if (request.config.mta.enabled)
+    broken.push_back({{"mta.enabled"},
+                      "token ids have no words and phrases to compare; --mta.enabled=false probes "
+                      "the rest of the recipe"});
+  refuse(broken, table);
   return request;
 }
 

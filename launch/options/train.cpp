@@ -85,7 +85,8 @@ TrainRequest parse_train(const Arguments& arguments) {
   table.add(
       "memory", request.memory,
       {.help = "Run one step, print the bytes that it kept for the backward pass by operation "
-               "and rank, and every parameter with its owner, and stop."});
+               "and rank, and every parameter with its owner, and stop. The run's folder stays as "
+               "it is."});
   describe_train(table, request.config);
   if (asks_for_help(arguments)) {
     request.reply = help_text(train_command, table);

@@ -118,4 +118,10 @@ std::vector<std::vector<std::string>> parameter_groups(const ModelSpec& spec) {
   return groups;
 }
 
+std::set<std::string> parameter_names(const ModelSpec& spec) {
+  std::set<std::string> all;
+  for (const auto& group : parameter_groups(spec)) all.insert(group.begin(), group.end());
+  return all;
+}
+
 }  // namespace fathom::model

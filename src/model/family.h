@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,5 +38,8 @@ std::string layer_name(const FamilyNames& names, std::int64_t layer, const std::
 /// The names of a model's parameters in the order of the forward pass. Those of one group are parts
 /// of one fused tensor, which is trained as a whole or not at all.
 std::vector<std::vector<std::string>> parameter_groups(const ModelSpec& spec);
+
+/// Names of all parameters of a model; a tied head has none of its own.
+std::set<std::string> parameter_names(const ModelSpec& spec);
 
 }  // namespace fathom::model

@@ -174,9 +174,7 @@ int Engine::first_trainable_stage() {
 }
 
 void Engine::load_teacher() {
-  if (teacher_)
-    model::load_parameters(teacher_->parameters(),
-                           HfWeights(config_.teacher.path, plan_.teacher->family));
+  if (teacher_) model::load_parameters(teacher_->parameters(), HfWeights(config_.teacher.path));
 }
 
 void Engine::load_initial_weights() {
@@ -187,10 +185,10 @@ void Engine::load_initial_weights() {
       load_student(model::RandomWeights(seed));
       break;
     case Init::path:
-      load_student(HfWeights(config_.model.path, plan_.student.family));
+      load_student(HfWeights(config_.model.path));
       break;
     case Init::teacher_layers: {
-      const HfWeights source(config_.teacher.path, plan_.teacher->family);
+      const HfWeights source(config_.teacher.path);
       load_student(model::ChosenLayers(source, plan_.student.family, plan_.student_from_teacher));
       break;
     }
@@ -282,13 +280,21 @@ std::optional<methods::moc::UsageSummary> Engine::expert_usage() {
 }
 
 model::LossSums Engine::evaluate(std::vector<data::MicroBatch> slots,
-                                 const pipeline::ActionObserver& observer) {
+                                 const pipeline::ActionObserver& observer,
+                                 const data::RoleCounts& counts) {
   const int count = static_cast<int>(slots.size());
-  work_->begin(std::move(slots), data::RoleCounts(), 0);
+  state_terms_.clear();
+  work_->begin(std::move(slots), counts, 0);
   evaluator_->run(pipeline::schedule_forward(grid_.place().pp, grid_.shape().pp, count), *work_,
                   false, observer);
   work_->end();
   return reduce_sums();
+}
+
+double Engine::objective(const model::LossSums& sums) const {
+  double loss = sums.objective;
+  for (const methods::StateTerm& term : state_terms_) loss += term.weight * value_of(term);
+  return loss;
 }
 
 // Each term lives on the stages of its sites, the same on each tensor rank.

@@ -62,6 +62,11 @@ EnginePlan make_engine_plan(const TrainConfig& config);
 /// for a grid that it does not allow.
 EnginePlan plan_for(const model::ModelSpec& spec, const TrainConfig& config);
 
+/// What a term came to in a step, without its weight; 0 where there was nothing to count.
+inline double value_of(const methods::StateTerm& term) {
+  return term.count > 0 ? term.sum / term.count : 0;
+}
+
 /// The models of a run on this rank and what trains them. Construction is collective over the grid.
 class Engine {
  public:
@@ -98,6 +103,11 @@ class Engine {
   /// ranks, on every rank.
   const std::vector<methods::StateTerm>& state_terms() const { return state_terms_; }
 
+  /// What the gradients of a forward_backward() are of, whose sums these are: those of the head
+  /// and, by their weights, of state_terms(). Of evaluate(), which has no such terms, the head's
+  /// alone.
+  double objective(const model::LossSums& sums) const;
+
   /// The curriculum of pairs; null without.
   RowAlpha* row_alpha() { return row_alpha_.get(); }
 
@@ -109,9 +119,11 @@ class Engine {
   /// of control; collective over the grid.
   std::optional<methods::moc::UsageSummary> expert_usage();
 
-  /// The same without gradients: sums over all ranks, on every rank.
+  /// The same without gradients: sums over all ranks, on every rank. Their objective is one only if
+  /// `counts` are given, by which its terms are divided.
   model::LossSums evaluate(std::vector<data::MicroBatch> slots,
-                           const pipeline::ActionObserver& observer = {});
+                           const pipeline::ActionObserver& observer = {},
+                           const data::RoleCounts& counts = {});
 
   /// One optimizer update; see Optimizer::step. Collective over the tensor group.
   void update(double lr, double gradient_scale);

@@ -162,7 +162,7 @@ void EnginePlan::set_mode(const methods::mode::ModeSpec& spec, const std::string
   mode_path = path;
   if (path.empty()) return;
   const ModeFolder votes(path, spec, student);  // what engines would find, but before MPI
-  if (!model.empty()) votes.check_backbone(student, HfWeights(model, student.family));
+  if (!model.empty()) votes.check_backbone(student, HfWeights(model));
 }
 
 void EnginePlan::set_moc(const methods::moc::Spec& spec) {

@@ -12,11 +12,16 @@ namespace fathom::train {
 /// prefix that some published files leave out.
 class HfWeights : public model::WeightSource {
  public:
-  HfWeights(const std::filesystem::path& folder, model::Family family);
+  /// Throws Error(io) or Error(data) for files that cannot be read, and Error(data) for tensors
+  /// that the model of the folder's config.json does not have, with their number and some of their
+  /// names: it would run, as another model. Buffers that follow from the config are no such
+  /// tensors, nor is the head that a tied model's file repeats.
+  explicit HfWeights(const std::filesystem::path& folder);
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override;
 
  private:
+  HfWeights(const std::filesystem::path& folder, const model::ModelSpec& spec);
   std::string stored_name(const std::string& name) const;
   checkpoints::SafetensorsReader reader_;
   std::string optional_prefix_;

@@ -14,6 +14,10 @@ std::string array_prefix() {
 
 }  // namespace
 
+bool is_method_state(const std::string& name) {
+  return name.starts_with(array_prefix());
+}
+
 void append(const MethodState& state, checkpoints::Snapshot& snapshot) {
   const auto arrays = std::make_shared<decltype(state.arrays)>(state.arrays);
   for (const auto& [name, values] : *arrays) {
@@ -31,7 +35,7 @@ MethodState read_method_state(checkpoints::CheckpointReader& reader, const std::
   MethodState state{.values = values};
   const std::string prefix = array_prefix();
   for (const auto& [name, tensor] : reader.manifest().tensors) {
-    if (name.compare(0, prefix.size(), prefix) != 0) continue;
+    if (!is_method_state(name)) continue;
     require(tensor.shape.size() == 1 && tensor.dtype == DType::i32, ErrorKind::io,
             reader.folder().string(), ": ", name, " is not a list of integers");
     std::vector<std::int32_t> array(static_cast<std::size_t>(tensor.shape[0]));

@@ -20,6 +20,9 @@ struct MethodState {
   bool operator==(const MethodState&) const = default;
 };
 
+/// Whether a checkpoint's tensor of this name is such an array.
+bool is_method_state(const std::string& name);
+
 /// Adds the arrays to what a rank saves. For one rank of a job only.
 void append(const MethodState& state, checkpoints::Snapshot& snapshot);
 

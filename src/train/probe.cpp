@@ -1,5 +1,7 @@
 #include "train/probe.h"
 
+#include <limits>
+
 #include "checkpoints/safetensors.h"
 #include "data/batch_plan.h"
 
@@ -10,6 +12,14 @@ std::vector<std::int32_t> read_ids(const checkpoints::SafetensorsReader& reader,
                                    const checkpoints::Shape& shape) {
   reader.at(name, shape);
   const std::vector<std::int64_t> values = reader.read_i64(name);
+  using Id = std::numeric_limits<std::int32_t>;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto column = static_cast<std::int64_t>(i) % shape[1];
+    require(values[i] >= Id::min() && values[i] <= Id::max(), ErrorKind::data,
+            reader.files().front().path().string(), ": ", name, "[",
+            static_cast<std::int64_t>(i) / shape[1], ", ", column, "] is ", values[i],
+            ", which does not fit 32 bits");
+  }
   return {values.begin(), values.end()};
 }
 
@@ -122,7 +132,12 @@ std::vector<data::MicroBatch> rows_of_rank(const PaddedBatch& batch, comm::Proce
   return {data::slice(whole, share.begin, share.end)};
 }
 
-ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients) {
+bool needs_training_pass(const EnginePlan& plan) {
+  return !plan.fdd_layers.empty() || !plan.mta_layers.empty() || plan.mode || plan.moc.enabled ||
+         plan.adapter.kind == methods::adapters::Kind::molex;
+}
+
+ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool training) {
   const model::ModelSpec& spec = engine.student().spec();
   const data::MicroBatch whole =
       data::from_padded(batch.ids, batch.mask, batch.labels, batch.rows, batch.length,
@@ -135,15 +150,15 @@ ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients) {
   };
   engine.work().head_tap = [&](int, const Tensor& input) { recorder.record_logits(input); };
   auto slots = rows_of_rank(batch, engine.grid(), spec.vocab);
+  const data::RoleCounts counts(data::count(whole));
   ProbeResult result;
-  result.sums =
-      gradients ? engine.forward_backward(std::move(slots), data::RoleCounts(data::count(whole)), 0)
-                : engine.evaluate(std::move(slots));
+  result.sums = training ? engine.forward_backward(std::move(slots), counts, 0)
+                         : engine.evaluate(std::move(slots), {}, counts);
   engine.work().tap = nullptr;
   engine.work().head_tap = nullptr;
   std::vector<Fragment> fragments = recorder.take();
   const bool first_replica = engine.grid().place().dp == 0;
-  if (gradients && first_replica)
+  if (training && first_replica)
     for (const model::Parameter& parameter : engine.student().parameters().parameters())
       if (parameter.trainable())
         append_fragments(parameter, parameter.grad(), "grad." + parameter.name, fragments);
@@ -151,7 +166,11 @@ ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients) {
   result.tensors = collect(engine.grid().world(), fragments);
   if (engine.grid().world().rank() == 0) {
     const double tokens = static_cast<double>(std::max<std::int64_t>(1, result.sums.tokens));
-    result.tensors["loss"] = {{1}, {static_cast<float>(result.sums.cross_entropy / tokens)}};
+    const auto scalar = [&](const char* name, double value) {
+      result.tensors[name] = {{1}, {static_cast<float>(value)}};
+    };
+    scalar("cross_entropy", result.sums.cross_entropy / tokens);
+    scalar("loss", engine.objective(result.sums));
   }
   return result;
 }

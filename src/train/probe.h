@@ -15,7 +15,8 @@ struct PaddedBatch {
 };
 
 /// Reads a safetensors file with input_ids, and attention_mask (default: all ones) and labels
-/// (default: the ids where attended). Throws Error(data) naming the tensor for unlike shapes.
+/// (default: the ids where attended). Throws Error(data) naming the tensor for unlike shapes and
+/// numbers that no id can be.
 PaddedBatch read_padded_batch(const std::filesystem::path& path);
 
 /// This rank's rows of a batch as its one micro-batch; data-parallel rank r takes the r-th block of
@@ -28,11 +29,16 @@ struct ProbeResult {
   std::map<std::string, WholeTensor> tensors;  ///< on rank 0
 };
 
+/// Whether the loss has terms that only a training pass computes: of FDD, of a vote's distillation,
+/// of the balance of routed methods.
+bool needs_training_pass(const EnginePlan& plan);
+
 /// Runs the student on a batch and returns logits [rows * length, vocab], hidden.0 ... hidden.L
-/// [rows * length, width] (the last one after the final norm), loss [1], and with `gradients`
-/// grad.<parameter> of the mean cross-entropy: zero rows where the mask is 0. Gradients are left in
-/// their buffers for an optimizer step. Collective over the grid; the engine must have been made
-/// for training if `gradients`.
-ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool gradients);
+/// [rows * length, width] (the last one after the final norm), zero rows where the mask is 0;
+/// cross_entropy [1], the mean over supervised tokens; loss [1], the whole objective of these rows
+/// as a step of the data set; and with `training` its gradients grad.<parameter>, which are left in
+/// their buffers for an optimizer step. Collective over the grid. `training` needs an engine that
+/// was made for it, and the loss of some plans needs `training`.
+ProbeResult probe(Engine& engine, const PaddedBatch& batch, bool training);
 
 }  // namespace fathom::train

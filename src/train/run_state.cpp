@@ -4,9 +4,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/arena.h"
+#include "core/parameter_names.h"
 #include "methods/adapters/adapter_config.h"
 #include "model/piece_copy.h"
 #include "model/weights.h"
+#include "train/method_state.h"
 
 namespace fathom::train {
 namespace {
@@ -62,6 +64,11 @@ void read(checkpoints::CheckpointReader& reader, const model::Parameter& paramet
   }
 }
 
+bool may_be_left(const std::string& name) {
+  return name.find('#') != std::string::npos || is_method_state(name) ||
+         name.starts_with(str(kMethodPrefix, "mta."));
+}
+
 }  // namespace
 
 std::string adapter_json(const EnginePlan& plan, const std::string& base) {
@@ -99,6 +106,7 @@ std::string to_json(const RunState& state) {
   nlohmann::json json = {{"step", state.step},
                          {"optimizer_steps", state.optimizer_steps},
                          {"model_config", state.model_config},
+                         {"teacher", state.teacher},
                          {"adapter", state.adapter},
                          {"mode", state.mode},
                          {"mode_k", state.mode_k},
@@ -129,6 +137,7 @@ RunState parse_run_state(const std::string& text, const std::string& origin) {
     state.step = json.at("step");
     state.optimizer_steps = json.at("optimizer_steps");
     state.model_config = json.at("model_config");
+    state.teacher = json.value("teacher", "");
     state.adapter = json.value("adapter", "");  // runs without one need not say so
     state.mode = json.value("mode", "");
     state.mode_k = json.value("mode_k", 0);
@@ -185,6 +194,21 @@ std::vector<std::string> trained_parameters(const checkpoints::Manifest& manifes
   for (const auto& [name, tensor] : manifest.tensors)
     if (name.ends_with(ending)) names.push_back(name.substr(0, name.size() - ending.size()));
   return names;
+}
+
+void require_all_wanted(Engine& engine, const checkpoints::CheckpointReader& reader) {
+  const auto& tensors = reader.manifest().tensors;
+  std::vector<std::int64_t> wanted;
+  for (const auto& [name, tensor] : tensors)
+    wanted.push_back(may_be_left(name) || engine.student().parameters().find(name) != nullptr);
+  engine.grid().world().all_reduce(wanted.data(), wanted.size(), comm::ReduceOp::max);
+  std::string some;
+  std::size_t left = 0, at = 0;
+  for (const auto& [name, tensor] : tensors)
+    if (wanted[at++] == 0 && ++left <= 3) some += (some.empty() ? "" : ", ") + name;
+  require(left == 0, ErrorKind::config, reader.folder().string(), ": ", left,
+          " of its parameters are none of this run's: ", some, left > 3 ? " and others" : "",
+          "; go on with the adapter and the methods that the run began with");
 }
 
 void restore(model::ParameterSet& parameters, checkpoints::CheckpointReader& reader) {

@@ -17,6 +17,7 @@ struct RunState {
   data::DataIdentity data;
   std::int64_t data_start = 0;         ///< the step that took sample 0 of the data set
   std::string model_config;            ///< config.json of the student
+  std::string teacher;                 ///< model_fingerprint of the teacher; empty without one
   std::string adapter;                 ///< adapter_config.json of its adapter; empty without one
   std::string mode;                    ///< how its late layers vote; empty if they do not
   std::string moc;                     ///< its mixture of control (moc::to_json); empty without one
@@ -47,6 +48,11 @@ checkpoints::Snapshot snapshot(Engine& engine, bool moments);
 
 /// The parameters that the run of a checkpoint trained: those with moments.
 std::vector<std::string> trained_parameters(const checkpoints::Manifest& manifest);
+
+/// Throws Error(config) naming parameters of a checkpoint that are none of the run's: it would go
+/// on without what they have learnt. Moments, a method's own state and the projectors of MTA, which
+/// serve its loss alone, may be left behind. Collective over the world.
+void require_all_wanted(Engine& engine, const checkpoints::CheckpointReader& reader);
 
 /// Sets all parameters from a checkpoint of any grid. Throws Error(io) naming what is missing or of
 /// another shape.

@@ -15,6 +15,7 @@
 #include "train/metrics/format.h"
 #include "train/moc_report.h"
 #include "train/mode_report.h"
+#include "train/model_identity.h"
 #include "train/operation_counts.h"
 #include "train/shared_tokenizer.h"
 #include "train/state_losses.h"
@@ -43,7 +44,7 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
       hooks_(std::move(hooks)),
       grid_(grid),
       device_(device),
-      lock_(grid.world().rank() == 0 ? lock_run(config.run.dir) : nullptr),
+      lock_(may_write() ? lock_run(config.run.dir) : nullptr),
       spans_(config.mta.enabled ? std::make_unique<SpanFeed>(grid, config.spans) : nullptr),
       engine_(device, grid, config, plan, true,
               make_state_losses(device, grid, config, plan,
@@ -63,17 +64,24 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
     eval_batches_ = std::make_unique<data::EvalBatches>(
         *data_.eval, config_.batch.micro_batch,
         std::int64_t{config_.run.eval_batches} * config_.batch.micro_batch);
+  if (!config_.teacher.path.empty())
+    teacher_ = grid.world().broadcast_text(first ? model_fingerprint(config_.teacher.path) : "", 0);
   resume_or_start();
-  if (first) sinks_ = std::make_unique<MetricSinks>(config_.run, config_.log, resumed_);
+  if (may_write()) sinks_ = std::make_unique<MetricSinks>(config_.run, config_.log, resumed_);
   peak_flops_ = kernels::measure_gemm_peak_gflops(device_) * 1e9;
   grid_.world().all_reduce(&peak_flops_, 1, comm::ReduceOp::sum);
   log_start();
 }
 
+// In the run's folder.
+bool Trainer::may_write() const {
+  return grid_.world().rank() == 0 && !hooks_.look;
+}
+
 void Trainer::resume_or_start() {
   note("load", 0);
   comm::Communicator& world = grid_.world();
-  if (world.rank() == 0) {
+  if (may_write()) {
     const checkpoints::Leftovers left = checkpoints::remove_leftovers(config_.run.dir);
     for (const std::string& name : left.restored)
       log_info("brought ", name, " back, which an interrupted save had moved aside");
@@ -97,7 +105,7 @@ void Trainer::resume_or_start() {
   }
   if (reader) return settle_on(*reader);
   engine_.load_initial_weights();
-  if (world.rank() == 0) keep_tokenizer();
+  if (may_write()) keep_tokenizer();
 }
 
 std::optional<checkpoints::CheckpointReader> Trainer::open_checkpoint(
@@ -118,18 +126,21 @@ std::optional<checkpoints::CheckpointReader> Trainer::open_checkpoint(
 // Sets everything from a checkpoint. Returns what is damaged in it, the same text on every rank.
 std::string Trainer::resume_from(checkpoints::CheckpointReader& reader) {
   if (hooks_.check_resume) hooks_.check_resume(reader.manifest().run.config);
+  const std::string origin = reader.folder().string();
   const RunState state =
       parse_run_state(reader.manifest().run.state, (reader.folder() / "manifest.json").string());
-  if (!config_.run.accept_changes)
-    require_same_adapter(state, engine_.plan(), reader.folder().string());
+  require_same_student(state, engine_.plan().student, origin);
+  require_same_teacher(state, teacher_, config_, origin);
+  if (!config_.run.accept_changes) require_same_adapter(state, engine_.plan(), origin);
   data_start_ = continued_data(state);
-  restore_depth(state, reader.folder().string());
+  restore_depth(state, origin);
+  require_all_wanted(engine_, reader);
   shrink_.set_steps_below(state.mode_steps_below);
   std::string damage;
   try {
     // What a method learnt from other data starts anew with the data.
     if (state.data == source_->identity()) {
-      source_->restore(read_method_state(reader, state.method), reader.folder().string());
+      source_->restore(read_method_state(reader, state.method), origin);
       if (engine_.row_alpha() && state.gaps) engine_.row_alpha()->restore(*state.gaps);
     }
     restore(engine_, reader, !config_.run.reset_optimizer);
@@ -168,7 +179,7 @@ void Trainer::restore_depth(const RunState& state, const std::string& origin) {
 void Trainer::settle_on(const checkpoints::CheckpointReader& reader) {
   engine_.load_teacher();
   engine_.weights_changed();
-  if (config_.run.resume_fallback && grid_.world().rank() == 0)
+  if (config_.run.resume_fallback && may_write())
     for (const std::string& name : checkpoints::set_aside_after(config_.run.dir, steps_done_))
       log_warn("set aside as ", name);
   log_info("resumed from ", reader.folder().string(), " (saved by ", reader.manifest().run.grid,
@@ -265,11 +276,8 @@ void Trainer::prepare_spans(const StepBatches& batches, StepClock clock) {
 
 // The terms on hidden states, and what was seen while they were made.
 void Trainer::add_terms(StepMetrics& metrics) {
-  for (const methods::StateTerm& term : engine_.state_terms()) {
-    const double value = term.count > 0 ? term.sum / term.count : 0;
-    (term.weight > 0 ? metrics.parts : metrics.more).push_back({term.name, value});
-    metrics.loss += term.weight * value;
-  }
+  for (const methods::StateTerm& term : engine_.state_terms())
+    (term.weight > 0 ? metrics.parts : metrics.more).push_back({term.name, value_of(term)});
   if (grid_.shape().pp > 1)
     metrics.more.push_back({"stage_bytes", static_cast<double>(engine_.take_stage_bytes())});
   if (!spans_) return;
@@ -289,7 +297,7 @@ void Trainer::shrink_depth(StepMetrics& metrics) {
   const std::string name = str("mode_weight_", earliest);
   double weight = 0;
   for (const methods::StateTerm& term : engine_.state_terms())
-    if (term.name == name) weight = term.sum / term.count;
+    if (term.name == name) weight = value_of(term);
   metrics.more.push_back({"mode_k", static_cast<double>(k)});
   std::int64_t goes = shrink_.observe(weight, k);
   grid_.world().all_reduce(&goes, 1, comm::ReduceOp::max);
@@ -321,7 +329,7 @@ StepMetrics Trainer::step() {
       engine_.forward_backward(std::move(batches.slots), batches.counts, index, observer);
   note("update", index + 1);
   StepMetrics metrics;
-  metrics.loss = sums.objective;
+  metrics.loss = engine_.objective(sums);
   metrics.parts = loss_parts(config_, engine_.role_sums());
   metrics.more = std::move(batches.report);
   add_terms(metrics);

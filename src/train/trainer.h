@@ -26,6 +26,7 @@ struct TrainerHooks {
   /// that a resumed run may not make. Called on every rank.
   std::function<void(const std::string& stored)> check_resume;
   comm::Watchdog* watchdog = nullptr;
+  bool look = false;  ///< for step() alone: nothing in the run's folder is written or removed
 };
 
 /// How a run came to its end.
@@ -68,6 +69,7 @@ class Trainer {
   std::string resume_from(checkpoints::CheckpointReader& reader);
   void restore_depth(const RunState& state, const std::string& origin);
   void settle_on(const checkpoints::CheckpointReader& reader);
+  bool may_write() const;
   void keep_tokenizer();
   void prepare_spans(const StepBatches& batches, StepClock clock);
   void add_terms(StepMetrics& metrics);
@@ -105,7 +107,8 @@ class Trainer {
   TrainerHooks hooks_;
   comm::ProcessGrid& grid_;
   Device& device_;
-  std::unique_ptr<checkpoints::RunLock> lock_;
+  std::string teacher_;                         // its fingerprint; empty without one
+  std::unique_ptr<checkpoints::RunLock> lock_;  // rank 0, unless it only looks
   RunData data_;
   std::unique_ptr<data::EvalBatches> eval_batches_;
   std::unique_ptr<SpanFeed> spans_;  // null unless a loss compares spans
@@ -114,7 +117,7 @@ class Trainer {
   std::unique_ptr<BatchSource> source_;
   methods::mode::ShrinkWatch shrink_;
   checkpoints::CheckpointWriter writer_;
-  std::unique_ptr<MetricSinks> sinks_;  // rank 0
+  std::unique_ptr<MetricSinks> sinks_;  // rank 0, unless it only looks
   std::string unrecorded_;              // why metrics could not be written, until all know of it
   std::int64_t steps_done_ = 0;
   std::int64_t data_start_ = 0;  // the step that took sample 0 of the training set

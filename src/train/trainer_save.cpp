@@ -55,6 +55,7 @@ checkpoints::RunInfo Trainer::describe_run(checkpoints::Snapshot& saved) {
   state.evaluation_due = evaluation_due_;
   state.loss_on_prompt = config_.loss.on_prompt;
   state.model_config = model::config_json(engine_.plan().student);
+  state.teacher = teacher_;
   state.adapter = adapter_json(engine_.plan(), config_.model.path);
   if (engine_.plan().mode) state.mode = methods::mode::to_json(*engine_.plan().mode);
   if (engine_.plan().mode) state.mode_k = config_.mode.spec.k;

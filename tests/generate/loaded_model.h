@@ -24,7 +24,7 @@ struct LoadedModel {
     plan.shard = model::make_shard(spec, grid.place().tp, shape.tp, spec.vocab);
     stage = std::make_unique<model::Stage>(
         device, spec, plan, &grid.tp(), [](const std::string&) { return false; }, DType::f32);
-    model::load_parameters(stage->parameters(), train::HfWeights(folder, spec.family));
+    model::load_parameters(stage->parameters(), train::HfWeights(folder));
   }
 
   comm::ProcessGrid grid;

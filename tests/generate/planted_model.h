@@ -16,7 +16,7 @@ namespace fathom::test {
 /// the same on every grid, large enough to matter.
 class Planted : public model::WeightSource {
  public:
-  explicit Planted(const std::string& folder) : base_(folder, model::Family::llama) {}
+  explicit Planted(const std::string& folder) : base_(folder) {}
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override {
     const std::string& name = parameter.name;

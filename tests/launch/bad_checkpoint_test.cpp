@@ -99,13 +99,51 @@ TEST_F(BadCheckpoint, HalfPruned) {
 }
 
 TEST_F(BadCheckpoint, OfAnotherModel) {
-  testing::write_model(*files_ / "wider", {.hidden = 96, .ffn = 152}, 7);
   copy_of_run("other_model");
-  expect_refused(train("other_model", "--model.path=wider"), 4, "tensor", "has shape",
-                 "the run wants");
+  const auto refused = [](const std::string& name, const std::string& difference) {
+    expect_refused(train("other_model", "--model.path=" + name), 2, "other_model/step_00000002",
+                   difference);
+  };
+  testing::write_model(*files_ / "wider", {.hidden = 96, .ffn = 152}, 7);
+  refused("wider", "hidden was 64, is 96");
   testing::write_model(*files_ / "deeper", {.layers = 5}, 7);
-  expect_refused(train("other_model", "--model.path=deeper"), 4, "has no tensor", "layers.4.");
+  refused("deeper", "layers was 4, is 5");
+  testing::write_model(*files_ / "shallower", {.layers = 3}, 7);
+  refused("shallower", "layers was 4, is 3");
+  // The same tensors, of which something else is made.
+  fs::copy(*files_ / "model", *files_ / "stretched");
+  std::string config = testing::config_json({});
+  const std::string theta = "\"rope_theta\": 10000.0";
+  ASSERT_NE(config.find(theta), std::string::npos);
+  config.replace(config.find(theta), theta.size(), "\"rope_theta\": 500000.0");
+  files::write_text_atomically(*files_ / "stretched/config.json", config);
+  refused("stretched", "rope.theta was 10000, is 500000");
   expect_sound("other_model/step_00000002");
+  fs::copy(*files_ / "model", *files_ / "moved");
+  EXPECT_EQ(train("other_model", "--model.path=moved").code, 0) << "the same in another place";
+}
+
+TEST_F(BadCheckpoint, OfAnotherTeacher) {
+  const std::string taught = "--teacher.path=teacher --loss.kd_weight=1 --run.steps=2 ";
+  testing::write_model(*files_ / "teacher", {}, 9);
+  ASSERT_EQ(train("taught", taught).code, 0);
+  // In the same place, of the same shape.
+  testing::write_model(*files_ / "teacher", {}, 10);
+  expect_refused(train("taught", taught + "--run.accept_changes=false"), 2,
+                 "teacher.path = teacher", "not the teacher of taught/step_00000002",
+                 "run.accept_changes=true");
+  const Outcome accepted = train("taught", taught + "--run.steps=3");
+  EXPECT_EQ(accepted.code, 0) << accepted.text;
+  EXPECT_TRUE(accepted.has("changed since the checkpoint: teacher.path")) << accepted.text;
+  const Outcome again = train("taught", taught + "--run.steps=3 --run.accept_changes=false");
+  EXPECT_EQ(again.code, 0) << "it is the run's teacher now: " << again.text;
+}
+
+TEST_F(BadCheckpoint, WithAnAdapterThatTheRunDoesNotWant) {
+  ASSERT_EQ(train("adapted", "--adapter.kind=lora --adapter.rank=4 --run.steps=2").code, 0);
+  expect_refused(train("adapted", ""), 2, "adapted/step_00000002", "16 of its parameters",
+                 "self_attn.q_proj.lora_A", "none of this run's");
+  expect_sound("adapted/step_00000002");
 }
 
 TEST_F(BadCheckpoint, NewerThanTheProgram) {

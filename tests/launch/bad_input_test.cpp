@@ -73,6 +73,19 @@ class BadInput : public ::testing::Test {
     return in_folder("$MPIRUN " + train(run, "--grid.pp=2 " + more));
   }
 
+  /// Probes the model on one row of ids.
+  static Outcome probe(const std::vector<std::int64_t>& ids, const std::string& output) {
+    checkpoints::write_safetensors(
+        *files_ / "ids.safetensors",
+        {{"input_ids", checkpoints::Element::i64, {1, static_cast<std::int64_t>(ids.size())}}},
+        [&](const auto&, checkpoints::SafetensorsSink& sink) {
+          sink.put_bytes(std::as_bytes(std::span(ids)));
+        });
+    return in_folder(
+        "$MPIRUN $FATHOM probe --model.path=model --grid.pp=2 --input=ids.safetensors --output=" +
+        output);
+  }
+
   /// A run with the checkpoints of steps 1 and 2, made once.
   static void make_finished_run(const std::string& run) {
     static const Outcome made = train_on_two("finished", "");
@@ -144,10 +157,42 @@ TEST_F(BadInput, WeightFiles) {
   });
   refused("nan", 6, "model.layers.3.mlp.up_proj.weight");
 
+  // A layer that the config does not know of.
+  fs::copy(model, *files_ / "beyond");
+  files::write_text_atomically(*files_ / "beyond/config.json", testing::config_json({.layers = 3}));
+  refused("beyond", 3, "beyond: 9 tensors", "3 layers", "model.layers.3.input_layernorm.weight",
+          "and others");
+
   files::write_text_atomically(*files_ / "unlike/config.json", "{\"model_type\": \"llama\"");
   refused("unlike", 3, "unlike/config.json");
   files::write_text_atomically(*files_ / "unlike/config.json", R"({"model_type": "mamba"})");
   refused("unlike", 3, "model_type", "mamba");
+}
+
+TEST_F(BadInput, IdsThatDoNotFit32Bits) {
+  constexpr std::int64_t kTurn = std::int64_t{1} << 32;
+  expect_refused(probe({5, 6, kTurn + 7}, "probed"), 3, "ids.safetensors", "input_ids[0, 2]",
+                 "4294967303");
+  expect_refused(probe({-kTurn, 6}, "probed"), 3, "ids.safetensors", "input_ids[0, 0]",
+                 "-4294967296");
+  expect_refused(probe({5, 503}, "probed"), 3, "503");
+  EXPECT_FALSE(fs::exists(*files_ / "probed"));
+}
+
+TEST_F(BadInput, FoldersThatAreThereOrCannotBe) {
+  make_finished_run("source");
+  const std::string exporting = "$FATHOM checkpoint export source --output=";
+  const std::string weights = files::read_text(*files_ / "model/model.safetensors");
+  expect_refused(in_folder(exporting + "model"), 2, "model exists already");
+  expect_refused(in_folder("$FATHOM convert source model"), 2, "model exists already");
+  EXPECT_EQ(files::read_text(*files_ / "model/model.safetensors"), weights);
+
+  // A path below a file: what the standard library says of it is an error of files, with its code.
+  expect_refused(in_folder(exporting + "tokens.h5/export"), 4, "tokens.h5/export",
+                 "Not a directory");
+  expect_refused(in_folder("$FATHOM convert model tokens.h5/converted"), 4, "tokens.h5/converted",
+                 "Not a directory");
+  expect_refused(probe({5, 6}, "tokens.h5/probed"), 4, "tokens.h5/probed", "Not a directory");
 }
 
 TEST_F(BadInput, TokenizersOfOtherModels) {

@@ -39,8 +39,10 @@ class CommandLine : public ::testing::Test {
 
 TEST_F(CommandLine, ProbeOnTwoStagesWritesTheGoldenTensors) {
   const fs::path golden = kSource / "tests/data/golden/models/llama";
-  succeed("$MPIRUN $FATHOM probe --model.path=" + golden.string() + " --input=" +
-          (golden / "inputs.safetensors").string() + " --output=out --gradients --grid.pp=2");
+  // Dropout is left out, whatever a recipe says.
+  succeed("$MPIRUN $FATHOM probe --model.path=" + golden.string() +
+          " --input=" + (golden / "inputs.safetensors").string() +
+          " --output=out --gradients --grid.pp=2 --dropout.residual=0.5 --dropout.attention=0.5");
   const SafetensorsReader inputs(golden / "inputs.safetensors");
   const auto mask = inputs.read_i64("attention_mask");
   const SafetensorsReader ours(folder_ / "out/expected.safetensors");
@@ -68,6 +70,70 @@ TEST_F(CommandLine, ProbeOnTwoStagesWritesTheGoldenTensors) {
     const auto values = expected.read_f32(name);
     EXPECT_LT(test::distance(gradients.read_f32(name), values), 2e-5 * test::norm(values)) << name;
   }
+}
+
+TEST_F(CommandLine, TheLossOfAProbeIsTheWholeObjective) {
+  const fs::path golden = kSource / "tests/data/golden";
+  const auto probe = [&](const std::string& output, const std::string& more) {
+    succeed("$FATHOM probe --model.path=" + (golden / "models/llama").string() +
+            " --teacher.path=" + (golden / "methods/teacher-llama").string() +
+            " --input=" + (golden / "models/llama/inputs.safetensors").string() +
+            " --hidden=false --output=" + output + " " + more);
+    return SafetensorsReader(folder_ / output / "expected.safetensors");
+  };
+  // One golden case knows the cross-entropy, another the terms of FDD, which training computes.
+  const double cross_entropy =
+      SafetensorsReader(golden / "models/llama/expected.safetensors").read_f32("loss")[0];
+  const double fdd =
+      json::parse(files::read_text(golden / "methods/fdd-llama/expected.json")).at("loss");
+  const auto both = probe("both", "--fdd.enabled");
+  EXPECT_NEAR(both.read_f32("cross_entropy")[0], cross_entropy, 2e-5 * cross_entropy);
+  EXPECT_NEAR(both.read_f32("loss")[0], cross_entropy + fdd, 2e-5 * (cross_entropy + fdd));
+  EXPECT_FALSE(fs::exists(folder_ / "both/grads.safetensors"));
+  // The divergence is there with and without gradients.
+  const std::string distil = "--loss.ce_weight=0.25 --loss.kd_weight=0.75";
+  const double seen = probe("seen", distil).read_f32("loss")[0];
+  const double trained = probe("trained", distil + " --gradients").read_f32("loss")[0];
+  EXPECT_NEAR(seen, trained, 1e-6 * trained);
+  EXPECT_GT(std::abs(seen - 0.25 * cross_entropy), 0.01);
+}
+
+TEST_F(CommandLine, ConvertTakesLayersAsAStudentDoes) {
+  const fs::path golden = kSource / "tests/data/golden/models/llama";
+  succeed("$FATHOM convert " + golden.string() + " third --layers=every:3");
+  const auto probe = [&](const std::string& output, const std::string& model) {
+    succeed("$FATHOM probe --input=" + (golden / "inputs.safetensors").string() +
+            " --output=" + output + " " + model);
+    return SafetensorsReader(folder_ / output / "expected.safetensors");
+  };
+  const auto converted = probe("converted", "--model.path=third");
+  const auto chosen =
+      probe("chosen", "--model.init=teacher_layers --model.teacher_layers=every:3 --teacher.path=" +
+                          golden.string());
+  EXPECT_TRUE(chosen.contains("hidden.2"));
+  EXPECT_FALSE(chosen.contains("hidden.3")) << "layers 0 and 3 of 4";
+  ASSERT_EQ(converted.tensors().size(), chosen.tensors().size());
+  for (const auto& [name, entry] : chosen.tensors())
+    EXPECT_EQ(converted.read_f32(name), chosen.read_f32(name)) << name;
+}
+
+TEST_F(CommandLine, ConvertRoundsToBf16InSeveralFiles) {
+  const fs::path golden = kSource / "tests/data/golden/models/llama";
+  const std::string converting = "$FATHOM convert " + golden.string() + " narrow --dtype=bf16";
+  succeed(converting + " --max-shard-gib=0.00005");
+  const SafetensorsReader before(golden), after(folder_ / "narrow");
+  EXPECT_TRUE(fs::exists(folder_ / "narrow/model.safetensors.index.json"));
+  EXPECT_GT(after.files().size(), 2u);
+  ASSERT_EQ(after.tensors().size(), before.tensors().size());
+  for (const auto& [name, entry] : before.tensors()) {
+    EXPECT_EQ(after.at(name, entry.shape).element, checkpoints::Element::bf16) << name;
+    std::vector<float> rounded = before.read_f32(name);
+    for (float& value : rounded) value = to_float(to_bf16(value));
+    EXPECT_EQ(after.read_f32(name), rounded) << name;
+  }
+  const json config = json::parse(files::read_text(folder_ / "narrow/config.json"));
+  EXPECT_EQ(config.at("dtype"), "bfloat16");
+  expect_refused(in_folder(converting), 2, "narrow exists already");
 }
 
 TEST_F(CommandLine, DryRunsOfTheRecipes) {

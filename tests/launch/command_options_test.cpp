@@ -207,6 +207,13 @@ TEST(Probe, TakesModelAndGridFromTheRecipeSections) {
         parse_probe({"--input=i", "--output=o"});
       },
       "model.path = (empty) (default)");
+  expect_error(
+      ErrorKind::config,
+      [] {
+        parse_probe({"--input=i", "--output=o", "--model.path=m", "--teacher.path=t",
+                     "--spans.train=s.h5", "--mta.enabled"});
+      },
+      "mta.enabled", "--mta.enabled=false");
 }
 
 TEST(Spans, EachActionHasItsOptions) {

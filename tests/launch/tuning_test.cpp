@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -162,6 +163,27 @@ TEST_F(Tuning, BytesOfTheBank) {
     EXPECT_EQ(step.at("more").at("moc_bank_bytes").get<std::int64_t>(),
               2 * std::stoll(foretold.substr(at + before.size())))
         << "values, and as many of gradients";
+}
+
+TEST_F(Tuning, MemoryIsALookAtTheRun) {
+  const std::string lora = "--adapter.kind=lora --adapter.rank=4 --grid.pp=2 ";
+  succeed("$MPIRUN " + train("looked_at", lora));
+  fs::create_directory(*files_ / "looked_at/step_00000009.tmp");  // as of a save under way
+  const auto contents = [] {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::recursive_directory_iterator(*files_ / "looked_at"))
+      files[entry.path().string()] =
+          entry.is_regular_file() ? files::read_text(entry.path()) : "folder";
+    return files;
+  };
+  const auto before = contents();
+  ASSERT_TRUE(before.contains((*files_ / "looked_at/metrics.jsonl").string()));
+  const Outcome look = succeed("$MPIRUN " + train("looked_at", lora + "--memory"));
+  for (const char* part : {"rank 0", "rank 1", "lora_A", " parameters are trained"})
+    EXPECT_TRUE(look.has(part)) << part << " is not in: " << look.text;
+  EXPECT_EQ(contents(), before);
+  succeed("$MPIRUN " + train("unmade", lora + "--memory"));
+  EXPECT_FALSE(fs::exists(*files_ / "unmade"));
 }
 
 // Of two tokens one has more than half of the mean.

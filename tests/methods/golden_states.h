@@ -26,7 +26,7 @@ class GoldenModel {
                                 .shard = model::make_shard(spec, 0, 1, spec.vocab)};
     stage_ = std::make_unique<model::Stage>(
         device, spec, plan, nullptr, [trained](const std::string&) { return trained; }, DType::f32);
-    model::load_parameters(stage_->parameters(), train::HfWeights(folder, spec.family));
+    model::load_parameters(stage_->parameters(), train::HfWeights(folder));
   }
 
   std::vector<autograd::Var> states(autograd::Tape* tape, const train::DeviceRows& rows) const {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
+#include "model/family.h"
 #include "model/weights.h"
 #include "model_fixture.h"
 #include "tests/support/expect_error.h"
@@ -108,6 +109,12 @@ TEST_P(Golden, EveryGridHoldsTheSameModelOnce) {
         EXPECT_EQ(whole.values, reference.at(name).values) << name;
       }
     }
+}
+
+TEST_P(Golden, NamesFollowFromTheSpec) {
+  std::set<std::string> names;
+  for (const auto& [name, whole] : assemble(spec_, 1, 1)) names.insert(name);
+  EXPECT_EQ(names, model::parameter_names(spec_));
 }
 
 TEST_P(Golden, GradientsLieInBucketsFromTheLastToTheFirst) {

@@ -72,7 +72,7 @@ std::string control_name(const std::string& parameter) {
 class ControlWeights : public model::WeightSource {
  public:
   ControlWeights(const std::string& model, const std::string& control)
-      : base_(model, model::Family::llama), control_(control) {}
+      : base_(model), control_(control) {}
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override {
     if (methods::adapters::is_adapter_parameter(parameter.name))

@@ -120,7 +120,7 @@ class MocParity : public ::testing::TestWithParam<Case> {
     engine_ = std::make_unique<Engine>(*device_, grid_, config_, plan, true);
     engine_->load_initial_weights();
     model::load_parameters(engine_->student().parameters(),
-                           GoldenWeights(folder_, HfWeights(model_, plan.student.family)));
+                           GoldenWeights(folder_, HfWeights(model_)));
     engine_->weights_changed();
     const PaddedBatch batch = read_padded_batch(model_ + "/inputs.safetensors");
     batch_ = data::from_padded(batch.ids, batch.mask, batch.labels, batch.rows, batch.length,

@@ -28,9 +28,9 @@ inline std::string name_of(const std::string& ours, bool light, std::int64_t lay
 // The model's weights from its folder; the method's from the golden case.
 class GoldenWeights : public model::WeightSource {
  public:
-  GoldenWeights(const std::string& model, model::Family family, const std::string& params,
-                bool light, std::int64_t layers)
-      : base_(model, family), params_(params), light_(light), layers_(layers) {}
+  GoldenWeights(const std::string& model, const std::string& params, bool light,
+                std::int64_t layers)
+      : base_(model), params_(params), light_(light), layers_(layers) {}
   void read(const model::Parameter& parameter, const model::Piece& piece,
             float* out) const override {
     const std::string name = name_of(parameter.name, light_, layers_);
@@ -75,10 +75,9 @@ inline TrainConfig config(const nlohmann::json& options, const comm::GridShape& 
 inline void load(Engine& engine, const TrainConfig& config, const std::string& folder) {
   engine.load_initial_weights();
   const model::ModelSpec& spec = engine.student().spec();
-  model::load_parameters(
-      engine.student().parameters(),
-      GoldenWeights(config.model.path, spec.family, folder + "/params.safetensors",
-                    config.mode.light, spec.layers));
+  model::load_parameters(engine.student().parameters(),
+                         GoldenWeights(config.model.path, folder + "/params.safetensors",
+                                       config.mode.light, spec.layers));
   engine.weights_changed();
 }
 

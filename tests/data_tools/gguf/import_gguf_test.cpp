@@ -7,6 +7,7 @@
 #include "core/files.h"
 #include "data/tokenizers/tokenizer.h"
 #include "data_tools/gguf/gguf_file.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_directory.h"
 
 namespace fathom::data_tools {
@@ -72,6 +73,16 @@ TEST(ImportGguf, ConfigHasTheModelsNumbers) {
   for (const auto& [key, value] : expected.items()) EXPECT_EQ(config[key], value) << key;
   EXPECT_EQ(read_json(folder / "generation_config.json"),
             (nlohmann::json{{"bos_token_id", 1}, {"eos_token_id", 0}}));
+}
+
+TEST(ImportGguf, AModelThatIsThereStays) {
+  const TemporaryDirectory folder;
+  files::write_text_atomically(folder / "config.json", "{}");
+  testing::expect_error(
+      ErrorKind::config, [&] { import_gguf(kData / "tiny.gguf", folder.path(), DType::f32); },
+      (folder / "config.json").string(), "name another folder");
+  EXPECT_EQ(files::read_text(folder / "config.json"), "{}");
+  EXPECT_FALSE(std::filesystem::exists(folder / "model.safetensors"));
 }
 
 TEST(ImportGguf, TokenizerLoadsAndEncodes) {
