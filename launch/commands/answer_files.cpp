@@ -1,6 +1,5 @@
 #include "launch/commands/answer_files.h"
 
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -161,15 +160,6 @@ GivenAnswers read_answers(const std::string& file) {
 }
 
 }  // namespace
-
-void check_folders(const options::AnswerOptions& options) {
-  for (const std::string& file : {options.answers, options.judge}) {
-    if (file.empty()) continue;
-    const auto folder = std::filesystem::absolute(file).parent_path();
-    require(std::filesystem::is_directory(folder), ErrorKind::io, file,
-            ": cannot be written, there is no folder ", folder.string());
-  }
-}
 
 std::vector<std::vector<RivalAnswer>> read_rivals(const std::string& file,
                                                   const std::vector<Question>& questions) {

@@ -8,10 +8,6 @@
 /// What `fathom evaluate` writes about answers, and reads of another model's.
 namespace fathom::launch {
 
-/// Throws Error(io) if a file that the options name could not be written because its folder is not
-/// there, so that this is known before the work.
-void check_folders(const options::AnswerOptions& options);
-
 /// The first answer to each turn of each question in a file that --answers wrote. Throws Error(io),
 /// and Error(data) naming a question without an answer there, or one that was another question.
 std::vector<std::vector<RivalAnswer>> read_rivals(

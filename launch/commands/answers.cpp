@@ -60,6 +60,7 @@ Answer answer_of(const generate::Continuation& continuation, const data::Tokeniz
 SeedAnswers ask(train::Engine& engine, const AnswerPlan& plan, int seed) {
   generate::Generator generator(engine.student(), engine.grid(),
                                 {.sampling = plan.options.sampling.with_seed(seed),
+                                 .vocab = plan.tokenizer->vocab_size(),
                                  .max_new = plan.options.sampling.max_new,
                                  .stop_ids = plan.stop_ids,
                                  .batch = plan.batch,
@@ -111,7 +112,6 @@ AnswerPlan plan_answers(const options::EvaluateRequest& request, const SourcePla
   plan.options = options;
   plan.batch = request.batch;
   plan.model = options.name.empty() ? source.source.model + source.source.checkpoint : options.name;
-  check_folders(options);
   plan.tokenizer = data::Tokenizer::load(source.tokenizer);
   require(plan.tokenizer->vocab_size() <= source.plan.student.vocab, ErrorKind::data,
           source.tokenizer.string(), ": ", plan.tokenizer->vocab_size(), " ids for a model of ",

@@ -75,9 +75,13 @@ int diagnose(comm::MpiSession& session, const options::DiagnoseDepthRequest& req
                          *device);
   const model::ModelSpec& model = source.plan.student;
   const bool first = session.world().rank() == 0;
-  const auto set =
-      train::open_dataset(request.data, request.context > 0 ? request.context : model.max_positions,
-                          request.overlong, model.vocab, first);
+  const auto set = train::open_dataset(
+      request.data,
+      {.context = request.context > 0 ? request.context : model.max_positions,
+       .policy = request.overlong,
+       .vocab = model.vocab,
+       .tokenizer = train::read_model_tokenizer(source.tokenizer, request.any_tokenizer || !first),
+       .check_all = first});
   train::Engine engine(*device, grid, source.config, source.plan, false);
   load_source(engine, source);
   const auto sums = look(engine, *set, request);

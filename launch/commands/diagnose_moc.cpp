@@ -44,17 +44,20 @@ Texts read_text(const DiagnoseMocRequest& request, const std::filesystem::path& 
   require(request.context <= most, ErrorKind::config, "--context ", request.context,
           " is more than the model's ", most, " positions");
   const std::int64_t context = request.context > 0 ? request.context : most;
+  const auto folder = std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer";
   if (!request.text.empty()) {
-    const auto tokenizer = data::Tokenizer::load(
-        std::filesystem::weakly_canonical(checkpoint).parent_path() / "tokenizer");
+    const auto tokenizer = data::Tokenizer::load(folder);
     std::vector<std::int32_t> ids(tokenizer->prefix_ids().begin(), tokenizer->prefix_ids().end());
     const auto encoded = tokenizer->encode(request.text);
     ids.insert(ids.end(), encoded.ids.begin(), encoded.ids.end());
     const auto text = diagnose::front_of(diagnose::text_batch(ids, model.vocab), context);
     return {{text}, diagnose::front_of(text, request.jacobian_tokens)};
   }
-  const auto set =
-      train::open_dataset(request.data, context, train::Overlong::truncate, model.vocab, true);
+  const auto set = train::open_dataset(
+      request.data, {.context = context,
+                     .policy = train::Overlong::truncate,
+                     .vocab = model.vocab,
+                     .tokenizer = train::read_model_tokenizer(folder, request.any_tokenizer)});
   const data::EvalBatches all(*set, request.records, request.records);
   Texts texts{{}, diagnose::front_of(all.micro_batch(0), request.jacobian_tokens)};
   const data::EvalBatches source(*set, request.batch, request.records);

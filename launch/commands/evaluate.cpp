@@ -46,6 +46,10 @@ EvaluationPlan make_plan(const options::EvaluateRequest& request) {
   plan.context = request.context > 0 ? request.context : most;
   set_route_scope(request, plan.source);
   generate::check(request.answer.exit, plan.source.plan.mode ? &*plan.source.plan.mode : nullptr);
+  // Only rank 0 writes, and perhaps only its machine has the folders.
+  if (launched_rank() == 0)
+    for (const std::string& file : {request.answer.answers, request.answer.judge, request.output})
+      if (!file.empty()) files::check_writable(file);
   if (!request.answer.prompts.empty())
     plan.answers = plan_answers(request, plan.source, plan.context);
   return plan;
@@ -74,8 +78,13 @@ int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
   const bool first = session.world().rank() == 0;
   std::unique_ptr<data::Dataset> set;
   if (!request.data.empty())
-    set = train::open_dataset(request.data, plan.context, request.overlong,
-                              plan.source.plan.student.vocab, first);
+    set = train::open_dataset(
+        request.data, {.context = plan.context,
+                       .policy = request.overlong,
+                       .vocab = plan.source.plan.student.vocab,
+                       .tokenizer = train::read_model_tokenizer(plan.source.tokenizer,
+                                                                request.any_tokenizer || !first),
+                       .check_all = first});
   train::Engine engine(*device, grid, plan.source.config, plan.source.plan, false);
   load_source(engine, plan.source);
   json report = method_facts(plan.source);

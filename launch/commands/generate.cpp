@@ -71,6 +71,7 @@ generate::GeneratorOptions generator_options(const options::GenerateRequest& req
                                              const PromptEncoder& encoder) {
   generate::GeneratorOptions result;
   result.sampling = request.sampling.with_seed(request.seed);
+  result.vocab = encoder.tokenizer.vocab_size();
   result.max_new = request.sampling.max_new;
   result.batch = request.batch;
   result.stoppable = true;

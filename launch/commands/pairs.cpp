@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "core/files.h"
 #include "core/log.h"
 #include "core/stop_signal.h"
 #include "launch/backend_choice.h"
@@ -76,6 +77,14 @@ void keep_common(std::vector<AnsweredPrompt>& texts, const std::vector<AnsweredP
   });
 }
 
+// Before the work that would be lost.
+void prepare_output(const std::filesystem::path& folder) {
+  std::error_code ignored;  // it shows in what follows
+  std::filesystem::create_directories(folder, ignored);
+  const train::PairFiles pairs = train::pair_files(folder);
+  for (const auto& file : {pairs.chosen, pairs.rejected}) files::check_writable(file);
+}
+
 void write(const std::filesystem::path& path, const std::vector<AnsweredPrompt>& texts,
            const data::TokenFile& prompts) {
   data::TokenFileWriter writer(path, prompts.info());
@@ -91,10 +100,19 @@ int run(comm::MpiSession& session, const Plan& plan) {
   comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp},
                          *device);
   const bool first = session.world().rank() == 0;
+  if (first) {
+    train::require_shared_tokenizer(plan.student.tokenizer, plan.teacher.tokenizer, "--teacher");
+    prepare_output(plan.request.output);
+  }
   // Only the prompts are used: a long response does not matter.
   const auto prompts = train::open_dataset(
-      plan.request.tokens, plan.context, data::Overlong::truncate,
-      std::min(plan.student.plan.student.vocab, plan.teacher.plan.student.vocab), first);
+      plan.request.tokens,
+      {.context = plan.context,
+       .policy = data::Overlong::truncate,
+       .vocab = std::min(plan.student.plan.student.vocab, plan.teacher.plan.student.vocab),
+       .tokenizer = train::read_model_tokenizer(plan.student.tokenizer,
+                                                plan.request.any_tokenizer || !first),
+       .check_all = first});
   auto chosen = answers(*device, grid, plan, plan.teacher, *prompts, "teacher");
   auto rejected = answers(*device, grid, plan, plan.student, *prompts, "student");
   keep_common(chosen, rejected);
@@ -102,7 +120,6 @@ int run(comm::MpiSession& session, const Plan& plan) {
   require(!chosen.empty(), ErrorKind::data, plan.request.tokens,
           ": there is no prompt that both models answered");
   if (!first) return 0;
-  std::filesystem::create_directories(plan.request.output);
   const train::PairFiles files = train::pair_files(plan.request.output);
   write(files.chosen, chosen, prompts->file());
   write(files.rejected, rejected, prompts->file());

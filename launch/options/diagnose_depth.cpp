@@ -23,6 +23,7 @@ void describe(OptionTable& t, DiagnoseDepthRequest& r) {
         {.help = "Records whose supervised tokens each layer is held against.",
          .unit = "tokens.h5 file",
          .required = true});
+  describe_any_tokenizer(t, r.any_tokenizer);
   t.add("layers", r.layers,
         {.help = "Late layers to look at in a model whose layers do not vote yet, each through the "
                  "final norm; 0 takes half of them. Where layers vote, those are looked at.",

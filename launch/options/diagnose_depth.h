@@ -14,12 +14,13 @@ namespace fathom::options {
 /// are worth a vote.
 struct DiagnoseDepthRequest {
   ModelSource source;
-  std::string data;          ///< tokens.h5
-  std::string output;        ///< folder of the report
-  int layers = 0;            ///< of a model whose layers do not vote yet; 0: half of them
-  std::int64_t batch = 8;    ///< records at once
-  int batches = 0;           ///< 0: all
-  std::int64_t context = 0;  ///< 0: what the model allows
+  std::string data;            ///< tokens.h5
+  bool any_tokenizer = false;  ///< whatever made the token file
+  std::string output;          ///< folder of the report
+  int layers = 0;              ///< of a model whose layers do not vote yet; 0: half of them
+  std::int64_t batch = 8;      ///< records at once
+  int batches = 0;             ///< 0: all
+  std::int64_t context = 0;    ///< 0: what the model allows
   data::Overlong overlong = data::Overlong::refuse;
   diagnose::depth::DepthRule rule;
   Ranks ranks;

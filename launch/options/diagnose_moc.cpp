@@ -9,6 +9,7 @@ void describe_text(OptionTable& t, DiagnoseMocRequest& r) {
   t.section("", "Text that the model reads; without any, operator norms alone are reported:");
   t.add("text", r.text, {.help = "One text, word for word.", .unit = "text"});
   t.add("data", r.data, {.help = "Records instead.", .unit = "tokens.h5 file"});
+  describe_any_tokenizer(t, r.any_tokenizer);
   t.add("records", r.records, {.help = "Records from the start of --data.", .range = at_least(1)});
   t.add("batch", r.batch,
         {.help = "Records that go through the model together, and with moc.eval_scope = microbatch "

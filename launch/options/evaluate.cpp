@@ -19,6 +19,7 @@ void describe_loss(OptionTable& t, EvaluateRequest& r) {
         {.help = "What decides together where mixture of control routes records: as the run's "
                  "moc.eval_scope says, each record for itself, or those of a batch. Answers are "
                  "always routed by their own prompts."});
+  describe_any_tokenizer(t, r.any_tokenizer);
 }
 
 void describe_answers(OptionTable& t, AnswerOptions& a) {

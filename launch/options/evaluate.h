@@ -44,8 +44,9 @@ struct EvaluateRequest {
   ModelSource source;
   std::string data;  ///< tokens.h5; empty: no loss
   int batch = 8;
-  int batches = 0;  ///< 0: the whole file
-  int context = 0;  ///< tokens; 0: what the model allows
+  int batches = 0;             ///< 0: the whole file
+  bool any_tokenizer = false;  ///< whatever made the token file
+  int context = 0;             ///< tokens; 0: what the model allows
   train::Overlong overlong = train::Overlong::refuse;
   RouteScope route_scope = RouteScope::stored;
   AnswerOptions answer;

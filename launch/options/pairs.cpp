@@ -10,6 +10,7 @@ void describe(OptionTable& t, PairsRequest& r) {
   t.add("teacher", r.teacher, {.help = "The teacher's Hugging Face folder.", .unit = "folder"});
   t.add("tokens", r.tokens,
         {.help = "Records whose prompts are answered.", .unit = "tokens.h5 file"});
+  describe_any_tokenizer(t, r.any_tokenizer);
   t.add("prompts", r.prompts,
         {.help = "Records from the start of the file; 0 takes all.", .range = at_least(0)});
   t.add("output", r.output,

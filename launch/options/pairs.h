@@ -12,12 +12,13 @@ namespace fathom::options {
 
 /// `fathom pairs`: the teacher's and the student's answers to the prompts of a token file.
 struct PairsRequest {
-  ModelSource source;   ///< the student
-  std::string teacher;  ///< Hugging Face folder
-  std::string tokens;   ///< tokens.h5
-  std::string output;   ///< folder
-  int context = 0;      ///< tokens; 0: what both models allow
-  int prompts = 0;      ///< from the start of the file; 0: all
+  ModelSource source;          ///< the student
+  std::string teacher;         ///< Hugging Face folder
+  std::string tokens;          ///< tokens.h5
+  bool any_tokenizer = false;  ///< whatever made the token file
+  std::string output;          ///< folder
+  int context = 0;             ///< tokens; 0: what both models allow
+  int prompts = 0;             ///< from the start of the file; 0: all
   SamplingOptions sampling = {.max_new = 256, .temperature = 0.8};
   std::int64_t seed = 1;
   int batch = 32;

@@ -22,6 +22,12 @@ void check_source(const ModelSource& source) {
           "--adapter belongs to --model; a checkpoint holds its own adapter");
 }
 
+void describe_any_tokenizer(OptionTable& table, bool& any_tokenizer) {
+  table.add("any-tokenizer", any_tokenizer,
+            {.help = "Take a token file that another tokenizer made than the model's, for one that "
+                     "gives the same ids."});
+}
+
 void describe_device(OptionTable& table, kernels::DeviceKind& device) {
   table.add(
       "device", device,

@@ -21,6 +21,9 @@ void describe_source(OptionTable& table, ModelSource& source);
 /// Throws Error(usage) unless exactly one of --model and --checkpoint is given.
 void check_source(const ModelSource& source);
 
+/// --any-tokenizer, for commands that read token files.
+void describe_any_tokenizer(OptionTable& table, bool& any_tokenizer);
+
 /// --device, for commands that make one.
 void describe_device(OptionTable& table, kernels::DeviceKind& device);
 

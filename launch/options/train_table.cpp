@@ -62,6 +62,10 @@ void describe_data(OptionTable& t, train::DataConfig& c) {
   t.add("overlong", c.overlong,
         {.help = "What happens to a longer record: stop with an error, cut its end, or leave it "
                  "out."});
+  t.add("any_tokenizer", c.any_tokenizer,
+        {.help = "Take token files that another tokenizer made than the one in the model's folder, "
+                 "for those that give the same ids.",
+         .on_resume = OnResume::free});
 }
 
 void describe_spans(OptionTable& t, train::SpansConfig& c) {
@@ -73,7 +77,7 @@ void describe_spans(OptionTable& t, train::SpansConfig& c) {
          .on_resume = moved_file});
   t.add("model", c.model,
         {.help = "Model of the span extractor (data_tools/fetch_span_model.sh makes it); needed "
-                 "without spans.train, and for text that the student writes.",
+                 "without spans.train, for text that the student writes, and for pairs.",
          .unit = "file",
          .on_resume = moved_file});
   t.add("words", c.words, {.help = "Words of the whole text, or only those inside phrases."});

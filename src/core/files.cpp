@@ -102,6 +102,20 @@ void write_fully(int fd, const void* data, std::size_t bytes, const std::filesys
   }
 }
 
+void check_writable(const std::filesystem::path& path) {
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  require(std::filesystem::is_directory(folder, ignored), ErrorKind::io, path.string(),
+          ": cannot be written, there is no folder ", folder.string());
+  require(!std::filesystem::is_directory(path, ignored), ErrorKind::io, path.string(),
+          ": cannot be written, it is a folder");
+  const std::filesystem::path probe = path.string() + ".probe";
+  const int fd = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) fail_errno("write", path);
+  ::close(fd);
+  ::unlink(probe.c_str());
+}
+
 void write_text_atomically(const std::filesystem::path& path, std::string_view text) {
   ignore_file_size_signal();
   const std::filesystem::path temporary = path.string() + ".tmp";

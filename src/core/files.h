@@ -30,6 +30,10 @@ std::string read_text(const std::filesystem::path& path);
 /// and never a part. Writes `path`.tmp, syncs, renames, syncs the directory.
 void write_text_atomically(const std::filesystem::path& path, std::string_view text);
 
+/// Throws Error(io) unless a file could be written at `path` now, so that what cannot be kept is
+/// known before the work for it. Leaves everything as it was.
+void check_writable(const std::filesystem::path& path);
+
 /// Writes all bytes to a file descriptor; `path` is for the message. Throws Error(io) with errno
 /// and the number of bytes wanted.
 void write_fully(int fd, const void* data, std::size_t bytes, const std::filesystem::path& path);

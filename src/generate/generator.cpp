@@ -15,23 +15,25 @@ namespace {
 class Session {
  public:
   Session(comm::Communicator& pp, Decoder& decoder, const TokenChooser& chooser,
-          const std::vector<Prompt>& prompts, const RosterLimits& limits)
+          const std::vector<Prompt>& prompts, const RosterLimits& limits,
+          const TokenCallback& on_token, const EndCallback& on_end)
       : decoder_(decoder),
         chooser_(chooser),
+        on_token_(on_token),
+        on_end_(on_end),
         roster_(prompts, limits),
         link_(pp, limits.groups),
         on_their_way_(static_cast<std::size_t>(limits.groups)) {}
 
   /// Continuations of all prompts; nothing when `stop` said so first, which is asked every
   /// kRoundsBetweenVotes rounds. No message is on its way afterwards.
-  std::optional<std::vector<Continuation>> run(const TokenCallback& on_token,
-                                               const std::function<bool()>& stop) {
+  std::optional<std::vector<Continuation>> run(const std::function<bool()>& stop) {
     for (std::int64_t round = 0; !roster_.finished(); ++round) {
       if (stop && round % kRoundsBetweenVotes == 0 && stop()) {
         drain();
         return std::nullopt;
       }
-      run_round(on_token);
+      run_round();
     }
     return roster_.take_results();
   }
@@ -39,14 +41,14 @@ class Session {
   const DecodeTime& decode_time() const { return decode_time_; }
 
  private:
-  void run_round(const TokenCallback& on_token) {
+  void run_round() {
     const Timer timer;
     std::int64_t started = 0;
     bool prompts = false;
     for (std::size_t group = 0; group < on_their_way_.size(); ++group) {
       Step& step = on_their_way_[group];
       prompts = prompts || !step.prompt_slots.empty();
-      if (!step.empty()) finish(static_cast<int>(group), step, on_token);
+      if (!step.empty()) finish(static_cast<int>(group), step);
       step = roster_.plan(static_cast<int>(group));
       prompts = prompts || !step.prompt_slots.empty();
       started += static_cast<std::int64_t>(step.prompts.size());
@@ -71,15 +73,20 @@ class Session {
     link_.send_choices(group, chooser_.choose(states, sequences));
   }
 
-  void finish(int group, const Step& step, const TokenCallback& on_token) {
+  void finish(int group, const Step& step) {
     const std::vector<Choice> choices = link_.take_choices(group, step.prompts.size());
     roster_.apply(step, choices);
-    if (!on_token) return;
-    for (std::size_t i = 0; i < choices.size(); ++i) on_token(step.prompts[i], choices[i]);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const std::size_t prompt = step.prompts[i];
+      if (on_token_) on_token_(prompt, choices[i]);
+      if (on_end_ && roster_.ended(prompt)) on_end_(prompt, roster_.ids(prompt));
+    }
   }
 
   Decoder& decoder_;
   const TokenChooser& chooser_;
+  const TokenCallback& on_token_;
+  const EndCallback& on_end_;
   Roster roster_;
   StageLink link_;
   std::vector<Step> on_their_way_;  // of each group, the step whose tokens are not yet known
@@ -89,7 +96,10 @@ class Session {
 }  // namespace
 
 Generator::Generator(const model::Stage& stage, comm::ProcessGrid& grid, GeneratorOptions options)
-    : stage_(stage), grid_(grid), options_(std::move(options)), chooser_(stage, options_.sampling) {
+    : stage_(stage),
+      grid_(grid),
+      options_(std::move(options)),
+      chooser_(stage, options_.sampling, options_.vocab) {
   const auto at_least_one = [](const char* name, std::int64_t value) {
     require(value >= 1, ErrorKind::config, name, " = ", value, ": at least 1 is needed");
   };
@@ -137,7 +147,8 @@ RosterLimits Generator::limits(const std::vector<Prompt>& prompts) const {
 }
 
 std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts,
-                                              const TokenCallback& on_token) {
+                                              const TokenCallback& on_token,
+                                              const EndCallback& on_end) {
   check(prompts);
   int signal = 0;
   const auto stop = [&] {
@@ -146,7 +157,8 @@ std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts
   };
   std::optional<std::vector<Continuation>> texts(std::in_place);
   if (!prompts.empty())
-    texts = run(prompts, on_token, options_.stoppable ? std::function<bool()>(stop) : nullptr);
+    texts =
+        run(prompts, on_token, on_end, options_.stoppable ? std::function<bool()>(stop) : nullptr);
   if (!texts) throw Stopped{signal};
   if (options_.stoppable) wait_for_replicas();
   return std::move(*texts);
@@ -154,11 +166,12 @@ std::vector<Continuation> Generator::generate(const std::vector<Prompt>& prompts
 
 std::optional<std::vector<Continuation>> Generator::run(const std::vector<Prompt>& prompts,
                                                         const TokenCallback& on_token,
+                                                        const EndCallback& on_end,
                                                         const std::function<bool()>& stop) {
   const RosterLimits limits = this->limits(prompts);
   const auto run_through = [&](Decoder& decoder) {
-    Session session(grid_.pp(), decoder, chooser_, prompts, limits);
-    auto texts = session.run(on_token, stop);
+    Session session(grid_.pp(), decoder, chooser_, prompts, limits, on_token, on_end);
+    auto texts = session.run(stop);
     decode_time_ += session.decode_time();
     return texts;
   };

@@ -16,6 +16,9 @@ namespace fathom::generate {
 
 struct GeneratorOptions {
   Sampling sampling = {};
+  /// Ids that may be chosen: the size of the tokenizer where it is smaller than the model's head,
+  /// whose other rows are padding and have no text; 0: all of the model's.
+  std::int64_t vocab = 0;
   std::int64_t max_new = 128;  ///< tokens added to a prompt
   std::int64_t context = 0;    ///< tokens of a sequence, prompt included; 0: what the model takes
   /// Sequences that end with one of these are complete; empty goes on to max_new.
@@ -40,6 +43,10 @@ inline constexpr int kRoundsBetweenVotes = 128;
 /// token).
 using TokenCallback = std::function<void(std::size_t, const Choice&)>;
 
+/// Called for every sequence as soon as it is complete: (number of the prompt, prompt and new
+/// tokens).
+using EndCallback = std::function<void(std::size_t, std::span<const std::int32_t>)>;
+
 /// Continues prompts with a model that is spread over the tensor and pipeline axes of a grid.
 /// Sequences are decoded together; one that ends makes room for the next prompt at once. Over a
 /// pipeline they are divided into as many groups as there are stages, whose steps follow each other
@@ -57,7 +64,8 @@ class Generator {
   /// `stoppable`, throws Stopped on every rank of the grid, within kRoundsBetweenVotes tokens of a
   /// sequence, unless all ranks are done by then.
   std::vector<Continuation> generate(const std::vector<Prompt>& prompts,
-                                     const TokenCallback& on_token = {});
+                                     const TokenCallback& on_token = {},
+                                     const EndCallback& on_end = {});
 
   /// Where the tokens of all generate() so far left, on every rank of the replica; all zero without
   /// early exits.
@@ -73,6 +81,7 @@ class Generator {
   // Nothing if `stop`, which may be empty, said so first.
   std::optional<std::vector<Continuation>> run(const std::vector<Prompt>& prompts,
                                                const TokenCallback& on_token,
+                                               const EndCallback& on_end,
                                                const std::function<bool()>& stop);
   void wait_for_replicas();
 

@@ -54,7 +54,8 @@ Continuation take(Packed& packed) {
 
 std::vector<Continuation> generate_over_replicas(Generator& generator, comm::ProcessGrid& grid,
                                                  const std::vector<Prompt>& prompts,
-                                                 const TokenCallback& on_token) {
+                                                 const TokenCallback& on_token,
+                                                 const EndCallback& on_end) {
   const auto replicas = static_cast<std::size_t>(grid.dp().size());
   const auto replica = static_cast<std::size_t>(grid.dp().rank());
   const auto bound = [&](std::size_t r) { return prompts.size() * r / replicas; };
@@ -64,7 +65,12 @@ std::vector<Continuation> generate_over_replicas(Generator& generator, comm::Pro
   TokenCallback told;
   if (on_token)
     told = [&](std::size_t prompt, const Choice& choice) { on_token(first + prompt, choice); };
-  std::vector<Continuation> texts = generator.generate(mine, told);
+  EndCallback told_end;
+  if (on_end)
+    told_end = [&](std::size_t prompt, std::span<const std::int32_t> ids) {
+      on_end(first + prompt, ids);
+    };
+  std::vector<Continuation> texts = generator.generate(mine, told, told_end);
   if (replicas == 1) return texts;
   Packed packed;
   for (const Continuation& text : texts) put(packed, text);

@@ -52,6 +52,11 @@ class Roster {
   /// sequences that end.
   void apply(const Step& step, std::span<const Choice> choices);
 
+  /// Whether a prompt has its continuation.
+  bool ended(std::size_t prompt) const {
+    return !sequences_[prompt].ids.empty() && sequences_[prompt].slot < 0;
+  }
+
   /// Prompt and new tokens so far.
   std::span<const std::int32_t> ids(std::size_t prompt) const { return sequences_[prompt].ids; }
   std::uint64_t sample(std::size_t prompt) const { return prompts_[prompt].sample; }

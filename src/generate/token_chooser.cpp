@@ -1,5 +1,6 @@
 #include "generate/token_chooser.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "comm/differentiable.h"
@@ -9,14 +10,18 @@
 
 namespace fathom::generate {
 
-TokenChooser::TokenChooser(const model::Stage& stage, const Sampling& sampling)
-    : stage_(stage), sampling_(sampling) {
+TokenChooser::TokenChooser(const model::Stage& stage, const Sampling& sampling, std::int64_t vocab)
+    : stage_(stage), sampling_(sampling), vocab_(vocab > 0 ? vocab : stage.spec().vocab) {
   validate(sampling);
+  require(vocab >= 0 && vocab_ <= stage.spec().vocab, ErrorKind::config, "vocab = ", vocab,
+          ": the model's vocabulary has ", stage.spec().vocab, " entries");
 }
 
 std::vector<Choice> TokenChooser::choose(const Tensor& states,
                                          std::span<const SequenceView> sequences) const {
-  const Tensor& head = stage_.head().value;
+  const std::int64_t first = std::min(stage_.plan().shard.first_vocab, vocab_);
+  const Tensor& whole = stage_.head().value;
+  const Tensor head = whole.slice_rows(0, std::min(whole.rows(), vocab_ - first));
   const auto multiply = [&](const Tensor& logits) {
     kernels::gemm(states, kernels::Trans::no, head, kernels::Trans::yes, logits);
     return find_best(logits, sequences);
@@ -28,9 +33,9 @@ std::vector<Choice> TokenChooser::choose(const Tensor& states,
     return choices;
   }
   // Zero in the columns of other ranks, so that the sum over ranks is every rank's logits.
-  const Tensor logits = Tensor::empty(states.device(), {states.rows(), stage_.spec().vocab});
+  const Tensor logits = Tensor::empty(states.device(), {states.rows(), vocab_});
   if (spread()) kernels::fill(logits, 0.0f);
-  const auto best = multiply(logits.slice_columns(stage_.plan().shard.first_vocab, head.rows()));
+  const auto best = multiply(logits.slice_columns(first, head.rows()));
   if (spread()) comm::all_reduce(*stage_.tp(), logits, comm::ReduceOp::sum);
   return sample(logits, best, sequences);
 }

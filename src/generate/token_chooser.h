@@ -18,8 +18,10 @@ struct SequenceView {
 /// their part of the vocabulary; what is chosen does not depend on how it is cut.
 class TokenChooser {
  public:
-  /// The stage must outlive the chooser. Throws Error(config) for sampling out of range.
-  TokenChooser(const model::Stage& stage, const Sampling& sampling);
+  /// Chooses among the ids below `vocab` (0: all of the model's): those beyond, which pad a head,
+  /// are no part of the softmax either. The stage must outlive the chooser. Throws Error(config)
+  /// for sampling out of range, and for more ids than the model has.
+  TokenChooser(const model::Stage& stage, const Sampling& sampling, std::int64_t vocab = 0);
 
   /// One token for each row of `states` [m, embed_dim]. Collective over the tensor group; every
   /// rank gets the same. Throws Error(numeric) naming sample and position for logits that are not
@@ -27,7 +29,7 @@ class TokenChooser {
   std::vector<Choice> choose(const Tensor& states, std::span<const SequenceView> sequences) const;
 
  private:
-  // The largest logit of a row over the whole vocabulary, and the logarithm of the sum of all
+  // The largest logit of a row over all ids that count, and the logarithm of the sum of all
   // exponentials.
   struct Best {
     std::int32_t id = -1;
@@ -40,6 +42,7 @@ class TokenChooser {
 
   const model::Stage& stage_;
   Sampling sampling_;
+  std::int64_t vocab_;  // ids that count
 };
 
 }  // namespace fathom::generate

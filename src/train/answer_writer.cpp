@@ -14,6 +14,7 @@ namespace {
 generate::GeneratorOptions completed(generate::GeneratorOptions options,
                                      const data::Dataset& dataset, const model::ModelSpec& spec) {
   options.stoppable = true;
+  options.vocab = dataset.file().info().vocab_size;  // what its tokenizer has a text for
   // The last token is a label only and takes no position.
   options.context = std::min(dataset.context() + 1, spec.max_positions);
   options.stop_ids = spec.eos_ids;
@@ -43,15 +44,12 @@ bool AnswerWriter::answerable(std::int64_t record) const {
   return prompt > 0 && prompt < options_.context;
 }
 
-bool AnswerWriter::usable(const std::vector<std::int32_t>& answer) const {
+bool AnswerWriter::usable(std::span<const std::int32_t> answer) const {
   const auto& ends = options_.stop_ids;
   // Padding that is an end of text as well is one here.
   const bool pads = std::find(ends.begin(), ends.end(), pad_id_) == ends.end();
-  const bool only_padding = std::all_of(answer.begin(), answer.end(),
-                                        [&](std::int32_t id) { return pads && id == pad_id_; });
-  const std::int32_t vocab = dataset_.file().info().vocab_size;
-  return !only_padding &&
-         std::all_of(answer.begin(), answer.end(), [&](std::int32_t id) { return id < vocab; });
+  return !pads ||
+         std::any_of(answer.begin(), answer.end(), [&](std::int32_t id) { return id != pad_id_; });
 }
 
 std::vector<AnsweredPrompt> AnswerWriter::write(const std::vector<Sample>& samples) {
@@ -70,7 +68,15 @@ std::vector<AnsweredPrompt> AnswerWriter::write(const std::vector<Sample>& sampl
   }
   generate::TokenCallback told;
   if (progress) told = [this](std::size_t, const generate::Choice&) { progress(); };
-  const auto answers = generate::generate_over_replicas(generator_, grid_, prompts, told);
+  generate::EndCallback told_end;
+  if (answered)
+    told_end = [&](std::size_t prompt, std::span<const std::int32_t> ids) {
+      AnsweredPrompt text = texts[prompt];
+      if (!usable(ids.subspan(text.ids.size()))) return;
+      text.ids.assign(ids.begin(), ids.end());
+      answered(text);
+    };
+  const auto answers = generate::generate_over_replicas(generator_, grid_, prompts, told, told_end);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::vector<std::int32_t>& answer = answers[i].ids;
     totals_.tokens += static_cast<std::int64_t>(answer.size());

@@ -26,15 +26,15 @@ class AnswerWriter {
     std::int64_t record = 0;  ///< of the data set
   };
 
-  /// Data set, stage and grid must outlive the writer, which sets the context and the stop ids of
-  /// `options` itself. Throws Error(data) for a data set none of whose records can be answered, and
-  /// what Generator throws.
+  /// Data set, stage and grid must outlive the writer, which sets the context, the stop ids and
+  /// the vocabulary of `options` itself: answers have ids of the data set's tokenizer only. Throws
+  /// Error(data) for a data set none of whose records can be answered, and what Generator throws.
   AnswerWriter(const data::Dataset& dataset, generate::GeneratorOptions options,
                const model::Stage& stage, comm::ProcessGrid& grid);
 
   /// Prompts with their answers in the order of the samples, on every rank. Left out are samples
   /// that have no prompt, whose prompt leaves no room for an answer in the context, and whose
-  /// answer is padding alone or has an id that the tokenizer lacks. Collective over the grid, with
+  /// answer is padding alone. Collective over the grid, with
   /// the same samples on every rank. Throws Stopped on every rank, as if it had not been called,
   /// when any was asked to stop.
   std::vector<methods::distill::AnsweredPrompt> write(const std::vector<Sample>& samples);
@@ -43,10 +43,13 @@ class AnswerWriter {
 
   /// Called between tokens: for the watchdog. May be empty.
   std::function<void()> progress;
+  /// Called for each answer that write() will return as soon as it is complete, on the ranks of the
+  /// replica that wrote it: others are still being written meanwhile. May be empty.
+  std::function<void(const methods::distill::AnsweredPrompt&)> answered;
 
  private:
   bool answerable(std::int64_t record) const;
-  bool usable(const std::vector<std::int32_t>& answer) const;
+  bool usable(std::span<const std::int32_t> answer) const;
 
   const data::Dataset& dataset_;
   comm::ProcessGrid& grid_;

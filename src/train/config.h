@@ -106,6 +106,7 @@ struct DataConfig {
   std::string corpus;  ///< records for the language-modelling term beside distillation; empty: none
   int context = 0;     ///< tokens; 0: what the model allows
   Overlong overlong = Overlong::refuse;
+  bool any_tokenizer = false;  ///< take files whatever tokenizer made them
 };
 
 /// Where the words and phrases of samples come from; used by objectives that compare them.

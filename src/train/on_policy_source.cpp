@@ -60,6 +60,30 @@ OnPolicySource::OnPolicySource(const data::Dataset& dataset, const data::BatchPl
   buffer_.emplace(static_cast<std::size_t>(config.capacity));
 }
 
+void OnPolicySource::set_observers(std::function<void()> progress,
+                                   std::function<void(const data::MicroBatch&)> written) {
+  writer_.progress = std::move(progress);
+  writer_.answered = {};
+  if (!written) return;
+  writer_.answered = [this, written = std::move(written)](const AnsweredPrompt& text) {
+    if (!mine(micro_batch_of(text))) return;
+    data::MicroBatch batch;
+    append(batch, text, text.sample);
+    written(batch);
+  };
+}
+
+// Whether a micro-batch of the step is this replica's.
+bool OnPolicySource::mine(std::int64_t j) const {
+  const data::Share share =
+      data::share_of(batches_.plan().micro_batches, grid_.place().dp, grid_.shape().dp);
+  return share.begin <= j && j < share.end;
+}
+
+std::int64_t OnPolicySource::micro_batch_of(const AnsweredPrompt& text) const {
+  return (text.sample - first_sample_) / batches_.plan().micro_batch;
+}
+
 double OnPolicySource::threshold() const {
   return threshold_ ? threshold_->value() : config_.lambda;
 }
@@ -118,12 +142,10 @@ StepBatches OnPolicySource::take(const StepClock& clock) {
     const auto more = samples(clock, j);
     asked.insert(asked.end(), more.begin(), more.end());
   }
+  first_sample_ = batches_.plan().first_sample(clock.data, 0);
   std::vector<AnsweredPrompt> answers = writer_.write(asked);
-  const std::int64_t first = batches_.plan().first_sample(clock.data, 0);
-  for (const AnsweredPrompt& text : answers) {
-    const std::int64_t j = (text.sample - first) / batches_.plan().micro_batch;
-    append(own[static_cast<std::size_t>(j)], text, text.sample);
-  }
+  for (const AnsweredPrompt& text : answers)
+    append(own[static_cast<std::size_t>(micro_batch_of(text))], text, text.sample);
   StepBatches step;
   for (std::int64_t j = 0; j < count; ++j) {
     const auto at = static_cast<std::size_t>(j);

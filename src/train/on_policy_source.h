@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "methods/distill/threshold.h"
@@ -21,14 +22,19 @@ class OnPolicySource : public BatchSource {
 
   StepBatches take(const StepClock& clock) override;
   /// What is yet to be answered is empty: the weights that answer it come with the steps before.
-  /// Its spans are found by all ranks together once it is written.
   std::vector<data::MicroBatch> upcoming(const StepClock& clock) const override;
   data::DataIdentity identity() const override { return batches_.identity(); }
   void evaluated(double loss) override;
   MethodState state() const override;
   void restore(const MethodState& state, const std::string& origin) override;
 
-  AnswerWriter& writer() { return writer_; }
+  /// What is told of while it is written: `progress` between tokens, for the watchdog, and
+  /// `written` of each answer that will be in this rank's micro-batches of the step, alone in one,
+  /// so that what it needs can begin. Answers that another replica writes for this one come without
+  /// notice. Either may be empty.
+  void set_observers(std::function<void()> progress,
+                     std::function<void(const data::MicroBatch&)> written);
+
   /// Probability of the student's own text, before the draws of a step.
   double threshold() const;
   const methods::distill::ReplayBuffer* buffer() const { return buffer_ ? &*buffer_ : nullptr; }
@@ -37,6 +43,8 @@ class OnPolicySource : public BatchSource {
   using Origin = methods::distill::Origin;
   std::vector<Origin> choose(const StepClock& clock) const;
   std::vector<AnswerWriter::Sample> samples(const StepClock& clock, std::int64_t j) const;
+  bool mine(std::int64_t j) const;
+  std::int64_t micro_batch_of(const methods::distill::AnsweredPrompt& text) const;
   void replay(const StepClock& clock, std::int64_t j, data::MicroBatch& batch) const;
   std::vector<NamedValue> report(const std::vector<Origin>& origins) const;
 
@@ -46,6 +54,7 @@ class OnPolicySource : public BatchSource {
   comm::ProcessGrid& grid_;
   AnswerWriter writer_;
   AnswerWriter::Totals reported_;
+  std::int64_t first_sample_ = 0;  // of the step that is being written
   // With method = adaptive.
   std::optional<methods::distill::Threshold> threshold_;
   std::optional<methods::distill::ReplayBuffer> buffer_;

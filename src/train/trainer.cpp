@@ -59,7 +59,10 @@ Trainer::Trainer(Device& device, comm::ProcessGrid& grid, const TrainConfig& con
   if (first) require_shared_tokenizer(config_);
   data_ = open_data(config_, plan, first);
   if (spans_) spans_->open(data_.train->shared_file(), tokenizer_folder(config_));
-  source_ = make_source(config_, engine_, data_, [this] { note("generate", steps_done_ + 1); });
+  std::function<void(const data::MicroBatch&)> written;
+  if (spans_) written = [this](const data::MicroBatch& text) { spans_->prefetch({text}); };
+  source_ = make_source(
+      config_, engine_, data_, [this] { note("generate", steps_done_ + 1); }, std::move(written));
   if (data_.eval)
     eval_batches_ = std::make_unique<data::EvalBatches>(
         *data_.eval, config_.batch.micro_batch,

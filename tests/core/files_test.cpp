@@ -35,6 +35,23 @@ TEST(Files, ErrorsNameThePathAndTheReason) {
       ErrorKind::io, [&] { files::sync_directory(folder / "none"); }, "none");
 }
 
+TEST(Files, WhatCannotBeWrittenIsKnownBefore) {
+  const TemporaryDirectory folder;
+  files::write_text_atomically(folder / "a", "old");
+  files::check_writable(folder / "a");
+  files::check_writable(folder / "new");
+  EXPECT_EQ(files::read_text(folder / "a"), "old");
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1) << "nothing is left behind";
+  expect_error(
+      ErrorKind::io, [&] { files::check_writable(folder / "none" / "a"); }, "none/a", "no folder");
+  expect_error(
+      ErrorKind::io, [&] { files::check_writable(folder.path()); }, "it is a folder");
+  expect_error(
+      ErrorKind::io, [&] { files::check_writable(folder / std::string(300, 'x')); }, "xxx",
+      "too long");
+}
+
 TEST(Files, FullDiskIsAnErrorAndKeepsTheOldText) {
   const TemporaryDirectory folder;
   files::write_text_atomically(folder / "a", "old");

@@ -107,6 +107,41 @@ TEST_F(GeneratorTest, NeverRepeatsABannedRun) {
   }
 }
 
+// The head's two last rows become so large that one of them wins everywhere.
+void let_padding_win(const model::Stage& stage) {
+  if (!stage.plan().has_head) return;
+  const model::Shard& shard = stage.plan().shard;
+  for (const auto& [behind, value] : {std::pair{1, 1e3f}, std::pair{2, -1e3f}}) {
+    const std::int64_t row = stage.spec().vocab - behind - shard.first_vocab;
+    if (row >= 0 && row < stage.head().value.rows())
+      kernels::fill(stage.head().value.slice_rows(row, 1), value);
+  }
+}
+
+TEST_F(GeneratorTest, NeverChoosesIdsThatTheTokenizerLacks) {
+  const std::vector<Prompt> all = prompts(5);
+  const auto vocab = static_cast<std::int32_t>(model_.stage->spec().vocab - 2);
+  const Sampling ways[] = {{},
+                           {.no_repeat_ngram = 2},
+                           {.temperature = 1.5, .seed = 3},
+                           {.temperature = 2, .top_k = 40, .top_p = 0.9, .seed = 3}};
+  std::vector<std::vector<Continuation>> before;
+  for (const Sampling& sampling : ways)
+    before.push_back(generate(all, {.sampling = sampling, .vocab = vocab, .max_new = 12}));
+  let_padding_win(*model_.stage);
+  for (const Continuation& result : generate(all, {.max_new = 12}))
+    EXPECT_GE(result.ids.front(), vocab) << "unless they are left out";
+  for (std::size_t way = 0; way < before.size(); ++way) {
+    const auto after = generate(all, {.sampling = ways[way], .vocab = vocab, .max_new = 12});
+    expect_same(after, before[way]);
+    for (const Continuation& result : after)
+      for (const std::int32_t id : result.ids) EXPECT_LT(id, vocab);
+  }
+  expect_error(
+      ErrorKind::config, [&] { generate(all, {.vocab = vocab + 3}); },
+      "vocab = ", "vocabulary has");
+}
+
 TEST_F(GeneratorTest, EndsAtStopIdsAndAtTheContext) {
   const std::vector<Prompt> all = prompts(4);
   GeneratorOptions options{.max_new = 1000};

@@ -199,10 +199,40 @@ TEST_F(BadInput, TokenizersOfOtherModels) {
   testing::write_tokens(*files_ / "larger.h5", 5, 4, 8, 600, 1);
   expect_refused(train_on_two("tokenizer", "--data.train=larger.h5"), 3, "larger.h5", "600", "503");
   fs::copy(*files_ / "model", *files_ / "mixed");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / name,
-                  *files_ / "mixed" / name);
+  testing::copy_shakespeare(*files_ / "mixed");
   expect_refused(in_folder("$FATHOM generate --model=mixed --prompt=hello"), 3, "1024", "503");
+}
+
+// Every command that reads one refuses a token file of another tokenizer than the model's.
+TEST_F(BadInput, TokenFilesOfOtherTokenizers) {
+  testing::write_model(*files_ / "bard", {.vocab = 1024}, 7);
+  testing::copy_shakespeare(*files_ / "bard");
+  testing::write_tokens(*files_ / "bard.h5", 20, 4, 20, 503, 3, testing::shakespeare());
+  const std::string own = data::TokenFile::open(*files_ / "bard.h5").info().tokenizer;
+  const std::string options = " --run.steps=1 --model.path=bard --data.train=";
+  const auto refused = [&](const std::string& command) {
+    expect_refused(in_folder(command), 3, "tokens.h5: made with the tokenizer 0000000000000000",
+                   own);
+  };
+  refused(train("foreign", options + "tokens.h5"));
+  refused(train("foreign", options + "bard.h5 --data.eval=tokens.h5"));
+  refused("$FATHOM evaluate --model=bard --data=tokens.h5");
+  refused("$FATHOM pairs --model=bard --teacher=bard --tokens=tokens.h5 --output=p");
+  refused("$FATHOM diagnose depth --model=bard --data=tokens.h5 --output=d");
+  const auto accepted = [&](const std::string& command) {
+    const Outcome outcome = in_folder(command);
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    EXPECT_EQ(outcome.has("has no tokenizer"), false) << outcome.text;
+  };
+  accepted(train("any", options + "bard.h5 --data.eval=tokens.h5 --data.any_tokenizer"));
+  accepted("$FATHOM evaluate --model=bard --data=tokens.h5 --any-tokenizer");
+  // Without a tokenizer of the model's, files can only be compared with each other.
+  refused(train("foreign", " --model.init=random --model.path= --model.config=" +
+                               (*files_ / "model/config.json").string() +
+                               " --data.train=bard.h5 --data.eval=tokens.h5"));
+  const Outcome unknown = in_folder("$FATHOM evaluate --model=model --data=tokens.h5");
+  EXPECT_EQ(unknown.code, 0) << unknown.text;
+  EXPECT_TRUE(unknown.has("model: has no tokenizer")) << unknown.text;
 }
 
 TEST_F(BadInput, TeachersWithAnotherTokenizer) {
@@ -221,6 +251,9 @@ TEST_F(BadInput, TeachersWithAnotherTokenizer) {
        {train("tokenizers", options + "other"), train("tokenizers", options + "other --dry-run")})
     expect_refused(in_folder(command), 3, "teacher.path = other",
                    "id " + std::to_string(first) + " is ", "the same tokenizer");
+  expect_refused(
+      in_folder("$FATHOM pairs --model=here --teacher=other --tokens=tokens.h5 --output=pairs"), 3,
+      "--teacher = other", "id " + std::to_string(first) + " is ", "the same tokenizer");
   const Outcome same = in_folder(train("tokenizers", options + "same --dry-run"));
   EXPECT_EQ(same.code, 0) << same.text;
 }
@@ -271,6 +304,10 @@ TEST_F(BadInput, SpanFiles) {
   expect_refused(in_folder("$FATHOM spans bild"), 2, "action", "build|show|inspect|compare");
   expect_refused(in_folder(build + FATHOM_SPAN_MODEL), 3, "tokens.h5", "0000000000000000");
   EXPECT_FALSE(fs::exists(*files_ / "spans.h5"));
+  testing::write_tokens(*files_ / "lear.h5", 5, 4, 8, 503, 3, testing::shakespeare());
+  expect_refused(
+      in_folder(build + FATHOM_SPAN_MODEL + " --tokens=lear.h5 --output=nowhere/spans.h5"), 4,
+      "nowhere/spans.h5", "no folder");
 }
 
 TEST_F(BadInput, SpansThatAreNotOfTheTrainingText) {

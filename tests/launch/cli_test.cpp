@@ -2,6 +2,7 @@
 // them, and text to tokens to checkpoint to export to text.
 
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -161,6 +162,48 @@ TEST_F(CommandLine, DryRunsOfTheRecipes) {
   EXPECT_EQ(scratch.find("teacher:"), std::string::npos) << scratch;
 }
 
+// A key state of 64 x 64 tokens and 64 values is 1 MiB; the student's has a gradient that comes
+// back.
+TEST_F(CommandLine, DryRunForetellsWhatKeyStatesMove) {
+  testing::write_model(folder_ / "student", {.vocab = 1024}, 7);
+  testing::write_model(folder_ / "teacher", {.layers = 6, .vocab = 1024}, 9);
+  testing::copy_shakespeare(folder_ / "student");
+  testing::write_tokens(folder_ / "tokens.h5", 64, 65, 65, 1024, 3, testing::shakespeare());
+  const std::string common =
+      "$FATHOM train --run.steps=1 --model.path=student --teacher.path=teacher --loss.kd_weight=1 "
+      "--data.train=tokens.h5 --batch.micro_batch=64 --batch.micro_batches=2 --grid.pp=2 "
+      "--grid.layers=2,2 --grid.teacher_layers=3,3 --log.tensorboard=false ";
+  // Bytes between the stages in a step; the dry run's sum must be the same.
+  const auto moved = [&](const std::string& run, const std::string& more) {
+    succeed("$MPIRUN " + common + "--run.dir=" + run + more);
+    std::ifstream metrics(folder_ / run / "metrics.jsonl");
+    double bytes = 0;
+    for (std::string line; std::getline(metrics, line);)
+      if (const json object = json::parse(line); object.at("kind") == "step")
+        bytes = object.at("more").at("stage_bytes");
+    char sum[32];
+    std::snprintf(sum, sizeof sum, ", %.1f MiB\n", bytes / (1 << 20));
+    const Outcome foretold = succeed(common + "--dry-run --run.dir=" + run + more);
+    EXPECT_TRUE(foretold.has(" a step in each pipeline" + std::string(sum))) << foretold.text;
+    return std::pair(bytes, foretold);
+  };
+  const double without = moved("plain", "").first;
+  const std::string mta =
+      std::string(" --mta.enabled --spans.model=") + FATHOM_SPAN_MODEL + " --mta.student_layers=";
+  const auto [student, first] = moved("student_moves", mta + "1 --mta.teacher_layers=6");
+  EXPECT_TRUE(first.has("mta: student state 1, teacher state 6, on stage 1")) << first.text;
+  EXPECT_TRUE(
+      first.has("moves: state 1 of the student from stage 0 to 1, 1.0 MiB a micro-batch "
+                "and boundary, and its gradient back"));
+  EXPECT_EQ(student - without, 2 * 2 * (1 << 20));
+  const auto [teacher, second] = moved("teacher_moves", mta + "4 --mta.teacher_layers=1");
+  EXPECT_TRUE(
+      second.has("moves: state 1 of the teacher from stage 0 to 1, 1.0 MiB a micro-batch "
+                 "and boundary\n"))
+      << second.text;
+  EXPECT_EQ(teacher - without, 2 * (1 << 20));
+}
+
 TEST_F(CommandLine, PrintedConfigIsARecipeOfTheSameRun) {
   const std::string recipe = (kSource / "configs/quickstart.ini").string();
   succeed("$FATHOM train " + recipe + " --optim.lr=3e-5 --print-config > one.ini");
@@ -198,8 +241,7 @@ TEST_F(CommandLine, ExportGivesBackTheWeightsBitForBit) {
 
 TEST_F(CommandLine, FromTextToAnExportedModelThatSpeaks) {
   testing::write_model(folder_ / "model", {.vocab = 1024}, 7);
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(kSamples / "shakespeare" / name, folder_ / "model" / name);
+  testing::copy_shakespeare(folder_ / "model");
   succeed("head -c 20000 " + (kSamples / "tinyshakespeare.txt").string() + " > text.txt");
   succeed(
       "$FATHOM tokenize text.txt train.h5 --tokenizer=model --block=32 --eval-fraction=0.1 "

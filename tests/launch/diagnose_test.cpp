@@ -23,11 +23,9 @@ class DiagnoseMoc : public ::testing::Test {
       testing::write_model(*files_ / name,
                            {.layers = layers, .hidden = 16, .heads = 2, .ffn = 24, .vocab = 1024},
                            7);
-      for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-        fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / file,
-                      *files_ / name / file);
+      testing::copy_shakespeare(*files_ / name);
     }
-    testing::write_tokens(*files_ / "tokens.h5", 12, 4, 20, 503, 3);
+    testing::write_tokens(*files_ / "tokens.h5", 12, 4, 20, 503, 3, testing::shakespeare());
     const std::string moc = "--moc.enabled=true --moc.rank=3 --moc.top_k=2 --moc.alpha=0.6 ";
     train("", "moc", moc + "--run.save_every=2");
     train("$MPIRUN ", "stages", moc + "--grid.pp=2");

@@ -22,13 +22,11 @@ class EvaluateFiles : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete files_; }
 
-  static void write_model(const std::string& name, const nlohmann::json& changes) {
-    namespace fs = std::filesystem;
-    const fs::path folder = *files_ / name;
-    testing::write_model(folder, {.vocab = 1024}, 7);
-    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-      fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / file,
-                    folder / file);
+  static void write_model(const std::string& name, const nlohmann::json& changes,
+                          int vocab = 1024) {
+    const std::filesystem::path folder = *files_ / name;
+    testing::write_model(folder, {.vocab = vocab}, 7);
+    testing::copy_shakespeare(folder);
     auto config = nlohmann::json::parse(files::read_text(folder / "config.json"));
     config.update(changes);
     files::write_text_atomically(folder / "config.json", config.dump());

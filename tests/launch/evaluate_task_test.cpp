@@ -87,7 +87,7 @@ TEST_F(EvaluateTask, EveryGridAndBatchGivesTheSameAnswers) {
 }
 
 TEST_F(EvaluateTask, TunedModelsAnswerTheSameOnEveryGrid) {
-  testing::write_tokens(*files_ / "tokens.h5", 6, 4, 20, 503, 3);
+  testing::write_tokens(*files_ / "tokens.h5", 6, 4, 20, 503, 3, testing::shakespeare());
   const std::string all =
       "$FATHOM evaluate --prompts=q.jsonl --template=plain --max-new=12 --output=out.json "
       "--task=commonsense,arithmetic ";

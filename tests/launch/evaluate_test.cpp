@@ -26,7 +26,7 @@ class Evaluate : public EvaluateFiles {
  protected:
   static void SetUpTestSuite() {
     EvaluateFiles::SetUpTestSuite();
-    testing::write_tokens(*files_ / "tokens.h5", 6, 2, 20, 503, 3);
+    testing::write_tokens(*files_ / "tokens.h5", 6, 2, 20, 503, 3, testing::shakespeare());
     files::write_text_atomically(*files_ / "q.jsonl", kQuestions);
   }
 
@@ -92,6 +92,16 @@ TEST_F(Evaluate, AModelThatSaysNothingScoresZeroAndIsCounted) {
   EXPECT_EQ(summary.at("seeds")[0].at("empty"), 5);
   EXPECT_EQ(summary.at("seeds")[0].at("unfinished"), 0);
   EXPECT_EQ(lines_of("mute.jsonl").at(0).at("answer"), "");
+}
+
+/// Most of this head's rows are padding: they have no text, and are never chosen.
+TEST_F(Evaluate, AHeadMayBeWiderThanItsTokenizer) {
+  write_model("wide", json::object(), 4096);
+  const json summary = succeed(ask("--model=wide --temperature=2")).at("answers");
+  EXPECT_EQ(summary.at("seeds")[0].at("empty"), 0);
+  const Outcome said = in_folder(
+      "$FATHOM generate --model=wide --prompt=To --temperature=2 --max-new=20 2>/dev/null");
+  EXPECT_EQ(said.code, 0) << said.text;
 }
 
 TEST_F(Evaluate, WritesWhatAJudgeIsAsked) {
@@ -192,7 +202,8 @@ TEST_F(Evaluate, RefusesBadQuestionFiles) {
   expect_refused(in_folder(ask("--prompts=nowhere.jsonl")), 4, "nowhere.jsonl");
   expect_refused(in_folder(ask("--template=alpacca")), 2, "alpacca", "alpaca", "as-is");
   expect_refused(in_folder(ask("--template=as-is")), 3, "question 'rome'", "'prompt'");
-  expect_refused(in_folder(ask("--answers=nowhere/a.jsonl")), 4, "nowhere/a.jsonl", "no folder");
+  for (const std::string file : {"answers", "judge", "output"})
+    expect_refused(in_folder(ask("--" + file + "=nowhere/a")), 4, "nowhere/a", "no folder");
 }
 
 TEST_F(Evaluate, RefusesAnswersToOtherQuestions) {

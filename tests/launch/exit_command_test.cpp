@@ -15,7 +15,7 @@ class ExitCommand : public EvaluateFiles {
  protected:
   static void SetUpTestSuite() {
     EvaluateFiles::SetUpTestSuite();
-    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 20, 1024, 3);
+    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 20, 1024, 3, testing::shakespeare());
     files::write_text_atomically(*files_ / "q.jsonl",
                                  R"({"instruction": "First citizen", "output": "Speak"})"
                                  "\n"

@@ -117,6 +117,8 @@ TEST_F(Pairs, BadOnesAreRefused) {
   succeed(pairs("--output=good"));
   expect_refused(in_folder(pairs("--output=good")), 4, "good/chosen.h5 is there already");
   expect_refused(in_folder(pairs("")), 2, "--output=<folder> is needed");
+  expect_refused(in_folder(pairs("--output=tokens.h5/pairs")), 4, "tokens.h5/pairs/chosen.h5",
+                 "no folder");
   expect_refused(in_folder(train("--run.dir=a --distill.pairs=none")), 4, "none/chosen.h5");
   expect_refused(in_folder(train("--run.dir=a")), 2, "distill.pairs", "fathom pairs wrote");
   expect_refused(in_folder(train("--run.dir=a --distill.pairs=good --data.train=tokens.h5")), 2,

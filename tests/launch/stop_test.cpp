@@ -23,7 +23,7 @@ class Stop : public ::testing::Test {
     files_ = new testing::TemporaryDirectory();
     write_model("model", {.vocab = 1024});
     write_model("deep", {.layers = 24, .vocab = 1024});
-    testing::write_tokens(*files_ / "tokens.h5", 300, 10, 40, 503, 3);
+    testing::write_tokens(*files_ / "tokens.h5", 300, 10, 40, 503, 3, testing::shakespeare());
     std::string prompts;
     for (int i = 0; i < 500; ++i) prompts += "To be, or not to be?\n";
     files::write_text_atomically(*files_ / "prompts.txt", prompts);
@@ -34,8 +34,7 @@ class Stop : public ::testing::Test {
   static void write_model(const std::string& name, const testing::SmallModel& shape) {
     const fs::path folder = *files_ / name;
     testing::write_model(folder, shape, 7);
-    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-      fs::copy_file(fs::path(kSamples) / "shakespeare" / file, folder / file);
+    testing::copy_shakespeare(folder);
   }
 
   /// Starts a command whose output goes to a file `log`, waits for a sign of progress, and asks one
@@ -75,7 +74,7 @@ TEST_F(Stop, AnEvaluationInWhichOneReplicaIsAsked) {
 }
 
 TEST_F(Stop, ScoringOfRecords) {
-  testing::write_tokens(*files_ / "many.h5", 20000, 10, 40, 503, 3);
+  testing::write_tokens(*files_ / "many.h5", 20000, 10, 40, 503, 3, testing::shakespeare());
   // Its signal handler is there before anything that takes long.
   expect_stopped(
       stop("$FATHOM evaluate --model=deep --threads=1 --batch=1 --data=many.h5 "

@@ -36,10 +36,8 @@ class Tuning : public ::testing::TestWithParam<Method> {
   static void SetUpTestSuite() {
     files_ = new testing::TemporaryDirectory();
     testing::write_model(*files_ / "model", {.vocab = 1024}, 7);
-    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-      fs::copy_file(fs::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare" / file,
-                    *files_ / "model" / file);
-    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 40, 1024, 3);
+    testing::copy_shakespeare(*files_ / "model");
+    testing::write_tokens(*files_ / "tokens.h5", 40, 2, 40, 1024, 3, testing::shakespeare());
   }
   static void TearDownTestSuite() { delete files_; }
 
@@ -188,7 +186,7 @@ TEST_F(Tuning, MemoryIsALookAtTheRun) {
 
 // Of two tokens one has more than half of the mean.
 TEST_F(Tuning, WarnsOfATokenThatDecidesAlone) {
-  testing::write_tokens(*files_ / "pairs.h5", 40, 2, 2, 1024, 3);
+  testing::write_tokens(*files_ / "pairs.h5", 40, 2, 2, 1024, 3, testing::shakespeare());
   const std::string moc =
       "--data.train=pairs.h5 --batch.micro_batch=1 --moc.enabled --moc.rank=4 --moc.top_k=2 ";
   EXPECT_TRUE(succeed(train("pairs", moc)).has("% of the mean state that a gate scores"));

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/files.h"
 #include "data/token_file.h"
+#include "data/tokenizers/tokenizer.h"
 #include "kernels/backend.h"
 #include "model/stage.h"
 #include "model/weights.h"
@@ -53,12 +54,13 @@ void write_model(const std::filesystem::path& folder, const SmallModel& model, s
 }
 
 void write_tokens(const std::filesystem::path& file, int records, int shortest, int longest,
-                  std::int32_t vocab, std::uint32_t seed) {
+                  std::int32_t vocab, std::uint32_t seed, const std::filesystem::path& tokenizer) {
   data::TokenFileInfo info;
   info.vocab_size = vocab;
   info.eos_id = 2;
   info.template_name = "plain";
   info.tokenizer = info.template_text = "0000000000000000";
+  if (!tokenizer.empty()) info.tokenizer = data::Tokenizer::load(tokenizer)->fingerprint();
   data::TokenFileWriter writer(file, info);
   std::minstd_rand random(seed);
   for (int record = 0; record < records; ++record) {
@@ -69,6 +71,15 @@ void write_tokens(const std::filesystem::path& file, int records, int shortest, 
     writer.append(ids, static_cast<std::int32_t>(random() % static_cast<unsigned>(length)), record);
   }
   writer.finish(str("seed ", seed));
+}
+
+std::filesystem::path shakespeare() {
+  return std::filesystem::path(FATHOM_SOURCE_DIR) / "data_tools/samples/shakespeare";
+}
+
+void copy_shakespeare(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    std::filesystem::copy_file(shakespeare() / name, folder / name);
 }
 
 }  // namespace fathom::testing

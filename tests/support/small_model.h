@@ -26,8 +26,15 @@ void write_model(const std::filesystem::path& folder, const SmallModel& model, s
 
 /// Writes `records` records of random ids, with prompts, whose lengths run through
 /// [shortest, longest] one after the other: no two are alike while records <= longest - shortest
-/// + 1.
+/// + 1. The file says that the tokenizer in a folder made it, or none that there is.
 void write_tokens(const std::filesystem::path& file, int records, int shortest, int longest,
-                  std::int32_t vocab, std::uint32_t seed);
+                  std::int32_t vocab, std::uint32_t seed,
+                  const std::filesystem::path& tokenizer = {});
+
+/// The folder of a real tokenizer, of 1024 ids.
+std::filesystem::path shakespeare();
+
+/// Copies it into a model's folder.
+void copy_shakespeare(const std::filesystem::path& folder);
 
 }  // namespace fathom::testing

@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "../mpi_main.h"
@@ -168,6 +169,38 @@ TEST_P(OnPolicy, AnswersAreLabelledFromTheirFirstTokenToTheirEnd) {
   EXPECT_GT(cut, 0);
 }
 
+// Who prepares something for the student's answers can begin while others are still being written.
+TEST_P(OnPolicy, AnswersAreToldOfBeforeTheStepIsReady) {
+  TrainConfig config = this->config(DistillMethod::mixed);
+  config.distill.lambda = 1;
+  config.distill.batch = 2;
+  Student run(test::world(), config, *files_ / "tokens.h5");
+  std::map<std::int64_t, std::vector<std::int32_t>> told;
+  std::int64_t tokens = 0, tokens_at_first = 0;
+  run.source->set_observers([&] { ++tokens; },
+                            [&](const MicroBatch& batch) {
+                              EXPECT_EQ(batch.role, data::Role::student_text);
+                              ASSERT_EQ(batch.sequences(), 1);
+                              if (told.empty()) tokens_at_first = tokens;
+                              told[batch.sample_index[0]] = text_of(batch, 0);
+                            });
+  std::size_t here = 0;
+  for (const MicroBatch& batch : run.take(0).slots)
+    for (std::size_t s = 0; s < static_cast<std::size_t>(batch.sequences()); ++s) {
+      ++here;
+      const auto found = told.find(batch.sample_index[s]);
+      if (found != told.end()) {
+        EXPECT_EQ(found->second, text_of(batch, s));
+      }
+    }
+  EXPECT_LE(told.size(), here) << "no other replica's";
+  EXPECT_GT(told.size(), 0u);
+  if (run.grid.shape().dp == 1) {
+    EXPECT_EQ(told.size(), here);
+    EXPECT_LT(tokens_at_first, tokens / 2);
+  }
+}
+
 // Records without a prompt, and answers of padding alone, add nothing and are counted.
 TEST_P(OnPolicy, WhatCannotBeAnsweredIsLeftOutAndCounted) {
   TrainConfig config = this->config(DistillMethod::mixed);
@@ -206,6 +239,25 @@ TEST_P(OnPolicy, WhatCannotBeAnsweredIsLeftOutAndCounted) {
   for (const MicroBatch& batch : fewer.slots)
     for (std::size_t s = 0; s < static_cast<std::size_t>(batch.sequences()); ++s)
       EXPECT_NE(text_of(batch, s).back(), answer);
+}
+
+// A head's rows beyond the tokenizer have no text: no answer has them, and none is lost for it.
+TEST_P(OnPolicy, AnswersAreOfTheTokenizersIds) {
+  constexpr std::int32_t kIds = 60;  // of 503
+  const fs::path tokens = *files_ / ("few_ids_" + small::name_of(GetParam()) + ".h5");
+  if (test::world().rank() == 0) testing::write_tokens(tokens, 12, 5, 16, kIds, 3);
+  test::world().barrier();
+  TrainConfig config = this->config(DistillMethod::mixed);
+  config.distill.lambda = 1;
+  config.distill.temperature = 3;
+  Student run(test::world(), config, tokens);
+  std::int64_t without_prompt = 0;
+  for (std::int64_t r = 0; r < 12; ++r) without_prompt += run.dataset.prompt_length(r) == 0;
+  const StepBatches step = run.take(0);
+  EXPECT_EQ(step.counts[data::Role::student_text].sequences, 12 - without_prompt);
+  for (const MicroBatch& batch : step.slots)
+    for (std::size_t s = 0; s < static_cast<std::size_t>(batch.sequences()); ++s)
+      for (const std::int32_t id : text_of(batch, s)) EXPECT_LT(id, kIds);
 }
 
 TEST_P(OnPolicy, RefusesDataWithoutPrompts) {

@@ -30,6 +30,7 @@ std::string definition_of(const Options& options);
 /// finish(); until then nothing appears under the final name.
 class SpanFileWriter {
  public:
+  /// Throws Error(io) if nothing can be written there.
   SpanFileWriter(std::filesystem::path path, SpanFileInfo info);
   /// Without a finish() that returned, removes what was written.
   ~SpanFileWriter();

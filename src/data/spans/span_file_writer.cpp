@@ -38,7 +38,9 @@ void write_info(h5::File& file, const SpanFileInfo& info) {
 }  // namespace
 
 SpanFileWriter::SpanFileWriter(std::filesystem::path path, SpanFileInfo info)
-    : path_(std::move(path)), info_(std::move(info)) {}
+    : path_(std::move(path)), info_(std::move(info)) {
+  files::check_writable(path_);
+}
 
 SpanFileWriter::~SpanFileWriter() {
   std::error_code ignored;
