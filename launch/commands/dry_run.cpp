@@ -40,10 +40,8 @@ void print_memory(std::ostream& out, const train::TrainConfig& config,
 // What losses on hidden states add to the messages between stages.
 void print_routes(std::ostream& out, const train::TrainConfig& config,
                   const train::EnginePlan& plan) {
-  const auto sites = train::state_sites(plan);
-  if (sites.empty()) return;
-  const train::StateRoutes routes(plan.student_layers,
-                                  plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
+  if (train::state_sites(plan).empty()) return;
+  const train::StateRoutes routes = train::state_routes(plan);
   for (std::size_t k = 0; k < plan.mta_layers.size(); ++k)
     out << "mta: student state " << plan.mta_layers[k].student << ", teacher state "
         << plan.mta_layers[k].teacher << ", on stage " << routes.stage_of_site(k) << "\n";

@@ -103,6 +103,16 @@ void check_mta(const TrainConfig& config, Rules& rules) {
   rules.must(config.spans.given(), {"mta.enabled", "spans.train", "spans.model"},
              "MTA needs words and phrases: a span file (fathom spans build writes them), or the "
              "extractor's model");
+  const bool pairs = config.distill.method == DistillMethod::contrastive;
+  rules.must(
+      !config.spans.given() || !config.spans.model.empty() ||
+          config.distill.method == DistillMethod::off_policy,
+      {"mta.enabled", "distill.method", "spans.model"},
+      "no span file has the answers that a student writes, or those of pairs: MTA on them needs "
+      "the extractor's model");
+  rules.must(!pairs || config.spans.train.empty(), {"distill.method", "spans.train"},
+             "a span file is one of data.train, which method = contrastive does not read: leave "
+             "spans.train empty");
   rules.must(mta.dsa_weight > 0 || mta.hid_weight > 0, {"mta.dsa_weight", "mta.hid_weight"},
              "at least one weight must be greater than 0");
   rules.must(mta.words == 0 || mta.granularity == methods::mta::Granularity::adaptive,

@@ -71,6 +71,33 @@ AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) 
   return size;
 }
 
+// The projectors of MTA on one stage, whole on each of its tensor ranks.
+double projector_size(const TrainConfig& config, const EnginePlan& plan, int stage) {
+  if (plan.mta_layers.empty() || config.mta.hid_weight == 0) return 0;
+  const StateRoutes routes = state_routes(plan);
+  int sites = 0;
+  for (std::size_t k = 0; k < plan.mta_layers.size(); ++k)
+    sites += routes.stage_of_site(k) == stage;
+  return static_cast<double>(sites * (plan.student.hidden + 1) * plan.teacher->hidden);
+}
+
+// Bytes on a rank of the last stage for micro-batches of so many tokens: the largest set of logits,
+// which are never there together, and the states that go into the head.
+double head_bytes(const TrainConfig& config, const EnginePlan& plan, double tokens) {
+  const std::int64_t vocab = std::max<std::int64_t>(1, plan.loss_vocab / config.grid.tp);
+  const int buffers = logit_buffers(config.mode, plan.teacher.has_value());
+  const std::int64_t rows =
+      config.loss.chunk_rows > 0 ? config.loss.chunk_rows : default_chunk_rows(vocab, buffers);
+  const auto logits = [&](std::int64_t chunk_rows, std::size_t matrices) {
+    return std::min(static_cast<double>(chunk_rows), tokens) * static_cast<double>(vocab) *
+           static_cast<double>(matrices);
+  };
+  double most = logits(rows, static_cast<std::size_t>(buffers));
+  if (!plan.fdd_layers.empty())
+    most = std::max(most, logits(fdd_chunk_rows(plan, config.grid), 2 * plan.fdd_layers.size()));
+  return 4 * (most + 3 * tokens * static_cast<double>(plan.student.embed_dim));
+}
+
 // Values of a token that pass from `stage` to the next one, and those of its gradients that come
 // back: both models' states, and the key states that losses on later stages want.
 struct Boundary {
@@ -80,10 +107,7 @@ struct Boundary {
 Boundary boundary(const EnginePlan& plan, int stage) {
   const std::int64_t teacher = plan.teacher ? plan.teacher->hidden : 0;
   Boundary values{plan.student.hidden + teacher, plan.student.hidden};
-  const StateRoutes routes(plan.student_layers,
-                           plan.teacher_layers ? &*plan.teacher_layers : nullptr,
-                           state_sites(plan));
-  for (const StateRoute& route : routes.sent_by(stage)) {
+  for (const StateRoute& route : state_routes(plan).sent_by(stage)) {
     const bool student = route.state.side == methods::Side::student;
     values.bundle += student ? plan.student.hidden : teacher;
     if (student) values.gradient += plan.student.hidden;
@@ -98,9 +122,11 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
   const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
   const bool adapted = is_tuned(plan);
   const AddedSize added = added_size(plan, config.grid, stage);
-  const double trained = adapted ? added.trained : student.parameters;
+  const double projectors = projector_size(config, plan, stage);
+  const double trained = (adapted ? added.trained : student.parameters) + projectors;
   const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
-  const double own = static_cast<double>(size_of(stored)) * student.parameters + 4 * added.all;
+  const double own =
+      static_cast<double>(size_of(stored)) * student.parameters + 4 * (added.all + projectors);
   result.weights = own + 4 * added.bank;
   result.gradients = 4 * (trained + added.bank);
   result.moments = 8 * trained;
@@ -122,16 +148,7 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
   result.activations = 4 * tokens * in_flight * kept;
   // One block at a time is made again.
   if (config.memory.recompute == Recompute::block) result.activations += 4 * tokens * largest;
-  if (stage == config.grid.pp - 1) {
-    const double vocab = static_cast<double>(plan.loss_vocab) / config.grid.tp;
-    const int logits = logit_buffers(config.mode, plan.teacher.has_value());
-    const double rows =
-        config.loss.chunk_rows > 0
-            ? config.loss.chunk_rows
-            : static_cast<double>(default_chunk_rows(static_cast<std::int64_t>(vocab), logits));
-    result.head =
-        4 * (rows * vocab * logits + 3 * tokens * static_cast<double>(plan.student.embed_dim));
-  }
+  if (stage == config.grid.pp - 1) result.head = head_bytes(config, plan, tokens);
   return result;
 }
 

@@ -1,8 +1,10 @@
 #include "train/span_feed.h"
 
-#include <algorithm>
+#include <limits>
 #include <sstream>
+#include <utility>
 
+#include "data/spans/crc32.h"
 #include "data/spans/open_span_source.h"
 
 namespace fathom::train {
@@ -78,12 +80,14 @@ bool SpanFeed::from_file(const MicroBatch& batch) const {
   return !config_.train.empty() && batch.role == Role::dataset;
 }
 
-// Texts are dealt to the ranks of a model in turn.
-bool SpanFeed::mine(std::size_t number) const {
+// Texts are dealt to the ranks of a model by what they are.
+bool SpanFeed::mine(const MicroBatch& batch, std::int64_t sequence) const {
   const auto place = grid_.place();
   const auto shape = grid_.shape();
-  const auto ranks = static_cast<std::size_t>(shape.pp * shape.tp);
-  return number % ranks == static_cast<std::size_t>(place.pp * shape.tp + place.tp);
+  const std::int64_t key = batch.role == Role::dataset
+                               ? batch.record_index[static_cast<std::size_t>(sequence)]
+                               : data::spans::crc32_of(text_of(batch, sequence).ids);
+  return key % (shape.pp * shape.tp) == place.pp * shape.tp + place.tp;
 }
 
 template <typename Visit>
@@ -98,9 +102,9 @@ void SpanFeed::for_each(const std::vector<MicroBatch>& batches, const Visit& vis
 void SpanFeed::prefetch(const std::vector<MicroBatch>& batches) {
   std::vector<std::int64_t> records;
   std::vector<Text> texts;
-  for_each(batches, [&](std::size_t number, std::size_t slot, std::int64_t s) {
+  for_each(batches, [&](std::size_t, std::size_t slot, std::int64_t s) {
     const MicroBatch& batch = batches[slot];
-    if (!from_file(batch) && !mine(number)) return;  // every rank reads the file itself
+    if (!from_file(batch) && !mine(batch, s)) return;  // every rank reads the file itself
     if (batch.role == Role::dataset)
       records.push_back(batch.record_index[static_cast<std::size_t>(s)]);
     else
@@ -112,11 +116,18 @@ void SpanFeed::prefetch(const std::vector<MicroBatch>& batches) {
   source_->prefetch(views);
 }
 
+// Beyond the cut as well.
 TokenSpans SpanFeed::get(const MicroBatch& batch, std::int64_t sequence) {
-  const auto s = static_cast<std::size_t>(sequence);
+  constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
   if (batch.role == Role::dataset)
-    return source_->get(batch.record_index[s], batch.cu_seqlens[s + 1] - batch.cu_seqlens[s]);
-  return source_->get(text_of(batch, sequence).record());
+    return source_->get(batch.record_index[static_cast<std::size_t>(sequence)], kAll);
+  return source_->get(text_of(batch, sequence).record(), kAll);
+}
+
+data::spans::SpanCounts SpanFeed::take_counts() {
+  data::spans::SpanCounts counts = source_->take_counts();
+  counts.beyond_cut = std::exchange(beyond_cut_, 0);
+  return counts;
 }
 
 std::vector<std::vector<TokenSpans>> SpanFeed::take(const std::vector<MicroBatch>& batches) {
@@ -135,13 +146,18 @@ std::vector<std::vector<TokenSpans>> SpanFeed::take(const std::vector<MicroBatch
       return;
     }
     shared = true;
-    if (mine(number)) write(found, number, get(batches[slot], s));
+    if (mine(batches[slot], s)) write(found, number, get(batches[slot], s));
   });
-  if (!shared) return spans;
-  for (const std::string& text : exchange(found.str())) {
-    std::istringstream in(text);
-    for (std::size_t number = 0; in >> number;) *places.at(number) = read(in);
-  }
+  if (shared)
+    for (const std::string& text : exchange(found.str())) {
+      std::istringstream in(text);
+      for (std::size_t number = 0; in >> number;) *places.at(number) = read(in);
+    }
+  for_each(batches, [&](std::size_t number, std::size_t slot, std::int64_t s) {
+    const auto rows = static_cast<std::size_t>(s);
+    beyond_cut_ += cut_spans(*places[number],
+                             batches[slot].cu_seqlens[rows + 1] - batches[slot].cu_seqlens[rows]);
+  });
   return spans;
 }
 

@@ -12,7 +12,8 @@ namespace fathom::train {
 
 /// Words and phrases of the samples that a step trains on, from a span file or found on the spot.
 /// What is found is shared: each rank of a model parses its part of the texts, and all of them
-/// exchange the results.
+/// exchange the results. A text is always the same rank's, wherever it stands, so that what was
+/// announced or parsed before is found again.
 class SpanFeed {
  public:
   /// The grid must outlive the feed. Opens nothing.
@@ -31,16 +32,13 @@ class SpanFeed {
   std::vector<std::vector<data::spans::TokenSpans>> take(
       const std::vector<data::MicroBatch>& batches);
 
-  /// What happened since the last call, on this rank.
-  data::spans::SpanCounts take_counts() { return source_->take_counts(); }
+  /// What happened since the last call: on this rank, but for `beyond_cut`, which is of all texts
+  /// that take() gave out and the same on each rank of a model.
+  data::spans::SpanCounts take_counts();
 
  private:
-  struct Sample {
-    std::size_t slot = 0;
-    std::int64_t sequence = 0;
-  };
   bool from_file(const data::MicroBatch& batch) const;
-  bool mine(std::size_t number) const;
+  bool mine(const data::MicroBatch& batch, std::int64_t sequence) const;
   data::spans::TokenSpans get(const data::MicroBatch& batch, std::int64_t sequence);
   template <typename Visit>
   void for_each(const std::vector<data::MicroBatch>& batches, const Visit& visit) const;
@@ -49,6 +47,7 @@ class SpanFeed {
   comm::ProcessGrid& grid_;
   SpansConfig config_;
   std::unique_ptr<data::spans::SpanSource> source_;
+  std::int64_t beyond_cut_ = 0;
 };
 
 }  // namespace fathom::train

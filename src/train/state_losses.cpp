@@ -21,13 +21,11 @@ methods::mta::Settings mta_settings(const TrainConfig& config, const EnginePlan&
 
 methods::distill::FddSettings fdd_settings(const TrainConfig& config, const EnginePlan& plan) {
   const FddConfig& fdd = config.fdd;
-  const int models = 2 * static_cast<int>(plan.fdd_layers.size());
-  const std::int64_t vocab = plan.loss_vocab / config.grid.tp;
   return {.layers = plan.fdd_layers,
           .trajectory_weight = fdd.trajectory_weight,
           .derivative_weight = fdd.derivative_weight,
           .temperature = static_cast<float>(fdd.temperature),
-          .chunk_rows = default_chunk_rows(std::max<std::int64_t>(1, vocab), models)};
+          .chunk_rows = fdd_chunk_rows(plan, config.grid)};
 }
 
 }  // namespace
@@ -51,6 +49,16 @@ std::vector<methods::Site> state_sites(const EnginePlan& plan) {
   if (!plan.fdd_layers.empty()) sites.push_back(methods::head_site(plan.fdd_layers));
   if (plan.mode) sites.push_back(methods::mode::LateVote(*plan.mode, plan.student).site());
   return sites;
+}
+
+StateRoutes state_routes(const EnginePlan& plan) {
+  return StateRoutes(plan.student_layers, plan.teacher_layers ? &*plan.teacher_layers : nullptr,
+                     state_sites(plan));
+}
+
+std::int64_t fdd_chunk_rows(const EnginePlan& plan, const GridConfig& grid) {
+  return default_chunk_rows(std::max<std::int64_t>(1, plan.loss_vocab / grid.tp),
+                            2 * static_cast<int>(plan.fdd_layers.size()));
 }
 
 }  // namespace fathom::train

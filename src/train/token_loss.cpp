@@ -99,17 +99,20 @@ std::vector<NamedValue> loss_parts(const TrainConfig& config, const RoleSums& su
   const auto mean = [](double sum, const model::LossSums& over) {
     return sum / static_cast<double>(std::max<std::int64_t>(1, over.tokens));
   };
-  if (config.distill.method == DistillMethod::contrastive)
-    return {
-        {to_string(Divergence::skew_kl), mean(sums[Role::chosen].divergence, sums[Role::chosen])},
-        {to_string(Divergence::skew_reverse_kl),
-         mean(sums[Role::rejected].divergence, sums[Role::rejected])}};
-  const model::LossSums& dataset = sums[Role::dataset];
-  model::LossSums taught = dataset;
-  taught += sums[Role::student_text];
-  std::vector<NamedValue> parts = {{"ce", mean(dataset.cross_entropy, dataset)}};
-  if (!config.teacher.path.empty())
-    parts.push_back({to_string(config.loss.divergence), mean(taught.divergence, taught)});
+  const auto divergence = [&](Divergence kind, const model::LossSums& over) {
+    return NamedValue{to_string(kind), mean(over.divergence, over)};
+  };
+  std::vector<NamedValue> parts;
+  if (config.distill.method == DistillMethod::contrastive) {
+    parts = {divergence(Divergence::skew_kl, sums[Role::chosen]),
+             divergence(Divergence::skew_reverse_kl, sums[Role::rejected])};
+  } else {
+    const model::LossSums& dataset = sums[Role::dataset];
+    model::LossSums taught = dataset;
+    taught += sums[Role::student_text];
+    parts = {{"ce", mean(dataset.cross_entropy, dataset)}};
+    if (!config.teacher.path.empty()) parts.push_back(divergence(config.loss.divergence, taught));
+  }
   if (!config.data.corpus.empty())
     parts.push_back({"corpus", mean(sums[Role::corpus].cross_entropy, sums[Role::corpus])});
   return parts;

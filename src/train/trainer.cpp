@@ -284,7 +284,8 @@ void Trainer::add_terms(StepMetrics& metrics) {
   if (grid_.shape().pp > 1)
     metrics.more.push_back({"stage_bytes", static_cast<double>(engine_.take_stage_bytes())});
   if (!spans_) return;
-  const data::spans::SpanCounts counts = spans_->take_counts();
+  data::spans::SpanCounts counts = spans_->take_counts();
+  grid_.dp().all_reduce(&counts.beyond_cut, 1, comm::ReduceOp::sum);
   double seconds[2] = {counts.exposed_seconds, counts.parsing_seconds};
   grid_.world().all_reduce(seconds, 2, comm::ReduceOp::max);
   metrics.more.push_back({"spans_exposed_s", seconds[0]});

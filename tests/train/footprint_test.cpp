@@ -12,6 +12,7 @@
 #include "train/operation_counts.h"
 #include "train/probe.h"
 #include "train/run_state.h"
+#include "train/state_losses.h"
 #include "train/token_costs.h"
 
 namespace fathom::train {
@@ -145,6 +146,92 @@ TEST_F(Footprints, ControlKeepsAtMostFourFifthsOfLora) {
   adapter(Kind::lora, {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"})(lora);
   EXPECT_LE(kept_bytes(control, make_engine_plan(control)),
             0.8 * kept_bytes(lora, make_engine_plan(lora)));
+}
+
+/// A student whose teacher has four times its layers, and a head larger than its blocks.
+class LossesOnStates : public ::testing::Test {
+ protected:
+  LossesOnStates() {
+    testing::write_model(folder_ / "student", kStudent, 7);
+    testing::write_model(folder_ / "teacher",
+                         {.layers = 8, .hidden = 48, .ffn = 64, .vocab = 4096, .positions = 48}, 9);
+    config_.model.path = folder_ / "student";
+    config_.teacher.path = folder_ / "teacher";
+    config_.batch = {.micro_batch = 3, .micro_batches = 1};
+    config_.loss.kd_weight = 1;
+    config_.loss.chunk_rows = 16;
+  }
+
+  struct Measured {
+    double gradients = 0;  ///< bytes
+    double step = 0;       ///< the largest number of bytes of a step beside what is always there
+  };
+  static Measured measure(const TrainConfig& config) {
+    const EnginePlan plan = make_engine_plan(config);
+    const auto device = test::make_device(std::size_t{1} << 28);
+    comm::ProcessGrid grid(test::world(), {}, *device);
+    const auto no_spans = [](const std::vector<data::MicroBatch>& batches) {
+      std::vector<std::vector<data::spans::TokenSpans>> spans;
+      for (const data::MicroBatch& batch : batches)
+        spans.emplace_back(static_cast<std::size_t>(batch.sequences()));
+      return spans;
+    };
+    Engine engine(*device, grid, config, plan, true,
+                  make_state_losses(*device, grid, config, plan, no_spans));
+    engine.load_initial_weights();
+    data::MicroBatch batch;
+    const std::vector<std::int32_t> ids(kStudent.positions + 1, 5);
+    for (int s = 0; s < config.batch.micro_batch; ++s) data::append(batch, {ids, 20}, s, s);
+    const std::size_t before = device->memory().in_use;
+    device->reset_peak();
+    engine.forward_backward({batch}, data::RoleCounts(data::count(batch)), 0);
+    Measured measured{.step = static_cast<double>(device->memory().peak - before)};
+    for (const model::Parameter& parameter : engine.student().parameters().parameters())
+      if (parameter.trainable())
+        measured.gradients += static_cast<double>(parameter.grad().bytes());
+    return measured;
+  }
+
+  static constexpr testing::SmallModel kStudent{
+      .layers = 2, .hidden = 32, .ffn = 48, .vocab = 4096, .positions = 48};
+  testing::TemporaryDirectory folder_;
+  TrainConfig config_;
+};
+
+TEST_F(LossesOnStates, ProjectorsAreTrainedParameters) {
+  TrainConfig mta = config_;
+  mta.mta.enabled = true;
+  mta.mta.student_layers = {0, 2};
+  mta.spans.train = "spans.h5";
+  const Footprint with = footprint(mta, make_engine_plan(mta), 0),
+                  without = footprint(config_, make_engine_plan(config_), 0);
+  const double projectors = measure(mta).gradients - measure(config_).gradients;
+  EXPECT_EQ(projectors, 4 * 2 * 48 * (32 + 1));
+  EXPECT_EQ(with.gradients - without.gradients, projectors);
+  EXPECT_EQ(with.weights - without.weights, projectors);
+  EXPECT_EQ(with.moments - without.moments, 2 * projectors);
+  // On two stages each has one of them.
+  mta.grid.pp = 2;
+  config_.grid.pp = 2;
+  for (int stage = 0; stage < 2; ++stage)
+    EXPECT_EQ(footprint(mta, make_engine_plan(mta), stage).gradients -
+                  footprint(config_, make_engine_plan(config_), stage).gradients,
+              projectors / 2);
+  mta.mta.hid_weight = 0;
+  EXPECT_EQ(footprint(mta, make_engine_plan(mta), 0).gradients,
+            footprint(config_, make_engine_plan(config_), 0).gradients);
+}
+
+// All key layers' logits of both models are there at once, and they are most of the step's memory.
+TEST_F(LossesOnStates, LogitsOfTheDynamics) {
+  TrainConfig fdd = config_;
+  fdd.fdd.enabled = true;
+  fdd.fdd.student_layers = {0, 1, 2};
+  const Footprint with = footprint(fdd, make_engine_plan(fdd), 0),
+                  without = footprint(config_, make_engine_plan(config_), 0);
+  const double foretold = with.head - without.head;
+  EXPECT_GT(foretold, 10 * without.activations);
+  EXPECT_NEAR(measure(fdd).step - measure(config_).step, foretold, without.activations);
 }
 
 TEST(OperationCounts, TunedAndTrained) {

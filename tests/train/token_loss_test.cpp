@@ -89,6 +89,29 @@ TEST(TokenLoss, MultipliesTheDivergenceBySquaredTemperature) {
   EXPECT_TRUE(loss.divergence.detach_mixture);
 }
 
+TEST(LossParts, TellOfTheCorpusBesideEverything) {
+  TrainConfig config;
+  config.teacher.path = "t";
+  config.loss.divergence = Divergence::reverse_kl;
+  config.data.corpus = "c.h5";
+  RoleSums sums;
+  sums[data::Role::dataset] = {.cross_entropy = 6, .divergence = 8, .tokens = 2};
+  sums[data::Role::student_text] = {.divergence = 4, .tokens = 4};
+  sums[data::Role::corpus] = {.cross_entropy = 20, .tokens = 4};
+  sums[data::Role::chosen] = {.divergence = 9, .tokens = 3};
+  sums[data::Role::rejected] = {.divergence = 2, .tokens = 1};
+  const auto parts = [&] {
+    std::vector<std::pair<std::string, double>> named;
+    for (const NamedValue& part : loss_parts(config, sums))
+      named.emplace_back(part.name, part.value);
+    return named;
+  };
+  using Parts = std::vector<std::pair<std::string, double>>;
+  EXPECT_EQ(parts(), (Parts{{"ce", 3}, {"reverse_kl", 2}, {"corpus", 5}}));
+  config.distill.method = DistillMethod::contrastive;
+  EXPECT_EQ(parts(), (Parts{{"skew_kl", 3}, {"skew_reverse_kl", 2}, {"corpus", 5}}));
+}
+
 // Where the heads are padded, only the real entries count, and tensor ranks share just those.
 TEST(TokenLoss, CountsTheVocabularyThatIsAskedFor) {
   const testing::TemporaryDirectory folder;

@@ -65,9 +65,9 @@ TokenSpans SpanSource::get(std::int64_t record, std::int64_t inputs) {
   return take({.record = record, .prompt_length = 0, .ids = {}}, inputs);
 }
 
-TokenSpans SpanSource::get(const TokenRecord& text) {
+TokenSpans SpanSource::get(const TokenRecord& text, std::int64_t inputs) {
   return take({.prompt_length = text.prompt_length, .ids = {text.ids.begin(), text.ids.end()}},
-              std::ssize(text.ids) - 1);
+              inputs);
 }
 
 SpanCounts SpanSource::take_counts() {

@@ -64,9 +64,10 @@ class SpanSource {
   /// whole record is parsed, so a cut does not change what comes before it. Blocks until they are
   /// there. Throws Error(data) for a record that does not fit the span file.
   TokenSpans get(std::int64_t record, std::int64_t inputs);
-  /// The same for a text of n ids, within its n - 1 rows. Throws Error(config) without an
-  /// extractor.
-  TokenSpans get(const TokenRecord& text);
+  /// The same for a text that is given by its ids. Throws Error(config) without an extractor.
+  TokenSpans get(const TokenRecord& text, std::int64_t inputs);
+  /// Within the n - 1 rows of its n ids.
+  TokenSpans get(const TokenRecord& text) { return get(text, std::ssize(text.ids) - 1); }
 
   /// The counts so far, which then begin again.
   SpanCounts take_counts();

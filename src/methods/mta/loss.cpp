@@ -1,5 +1,6 @@
 #include "methods/mta/loss.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/parameter_names.h"
@@ -72,6 +73,13 @@ std::vector<RowSpan> MtaLoss::rows_of(const std::vector<data::spans::Span>& span
   return rows;
 }
 
+bool MtaLoss::contributes(std::size_t words, std::size_t phrases) const {
+  const std::size_t needed = settings_.hid_weight > 0 ? 1 : 2;  // one span has no other
+  return std::any_of(settings_.levels.begin(), settings_.levels.end(), [&](Level level) {
+    return (level == Level::words ? words : phrases) >= needed;
+  });
+}
+
 MtaLoss::Spans MtaLoss::take_spans(const data::MicroBatch& batch,
                                    const std::vector<data::spans::TokenSpans>& found) {
   if (batch.empty() || batch.role == data::Role::corpus) return {};
@@ -79,12 +87,11 @@ MtaLoss::Spans MtaLoss::take_spans(const data::MicroBatch& batch,
   for (std::int64_t s = 0; s < batch.sequences(); ++s) {
     const data::spans::TokenSpans& spans = found.at(static_cast<std::size_t>(s));
     const std::int32_t first_row = batch.cu_seqlens[static_cast<std::size_t>(s)];
-    words.add_sample(rows_of(spans.words, first_row, spans.prompt_length));
-    phrases.add_sample(rows_of(spans.phrases, first_row, spans.prompt_length));
-    const auto last = [](const SpanList& list) {
-      return list.offsets.end()[-1] - list.offsets.end()[-2];
-    };
-    idle_ += last(words) == 0 && last(phrases) == 0 ? 1 : 0;
+    const auto of_words = rows_of(spans.words, first_row, spans.prompt_length);
+    const auto of_phrases = rows_of(spans.phrases, first_row, spans.prompt_length);
+    words.add_sample(of_words);
+    phrases.add_sample(of_phrases);
+    idle_ += contributes(of_words.size(), of_phrases.size()) ? 0 : 1;
   }
   for (auto [level, list] : {std::pair{&words_, &words}, std::pair{&phrases_, &phrases}}) {
     level->dsa += list->dsa_samples();

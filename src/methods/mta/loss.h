@@ -58,6 +58,8 @@ class MtaLoss : public StateLoss {
   struct Spans {
     std::optional<LevelSpans> words, phrases;
   };
+  // Whether a sample with so many words and phrases adds to a term at any key layer.
+  bool contributes(std::size_t words, std::size_t phrases) const;
   Spans take_spans(const data::MicroBatch& batch,
                    const std::vector<data::spans::TokenSpans>& found);
   std::vector<RowSpan> rows_of(const std::vector<data::spans::Span>& spans, std::int32_t first_row,
@@ -74,7 +76,7 @@ class MtaLoss : public StateLoss {
   std::vector<Projector> projectors_;
   std::vector<Spans> spans_;  // by slot
   Samples words_, phrases_;
-  std::int64_t idle_ = 0;  // samples of this rank without any span
+  std::int64_t idle_ = 0;  // samples of this replica that add nothing at any key layer
   std::vector<AlignSums> sums_;
 };
 
