@@ -63,7 +63,7 @@ void place_layers(const TrainConfig& config, EnginePlan& plan) {
   const GridConfig& grid = config.grid;
   const TokenCosts costs = token_costs(config, plan);
   const auto student = fixed(grid.layers, plan.student, grid.pp, "grid.layers");
-  const pipeline::DepthCosts student_costs = costs.student(plan.student.layers);
+  const pipeline::DepthCosts student_costs = costs.student();
   if (!plan.teacher) {
     plan.student_layers = student ? *student : pipeline::balanced_partition(student_costs, grid.pp);
     return;

@@ -6,18 +6,19 @@
 #include "train/operation_counts.h"
 #include "train/state_losses.h"
 #include "train/token_costs.h"
+#include "train/trained_parts.h"
 
 namespace fathom::train {
 namespace {
 
 struct StageSize {
-  double parameters = 0;
-  double layers = 0;
+  double parameters = 0, trained = 0;
 };
 
-// Parameters of one stage on one tensor rank.
+// Parameters of one stage on one tensor rank; of a model that is never trained without `parts`.
+// Norms and biases of a layer, which are few, count as its matrices do.
 StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& layers,
-                     const GridConfig& grid, int stage) {
+                     const GridConfig& grid, int stage, const TrainedParts* parts) {
   model::ModelSpec blocks_only = spec;
   blocks_only.layers = 1;
   model::ModelSpec nothing = spec;
@@ -26,13 +27,17 @@ StageSize stage_size(const model::ModelSpec& spec, const pipeline::Partition& la
   const double table = static_cast<double>(spec.vocab * spec.embed_dim);
   const bool first = stage == 0, last = stage == grid.pp - 1;
   StageSize size;
-  size.layers = layers.count(stage);
-  size.parameters = size.layers * block / grid.tp;
-  if (first) size.parameters += table / grid.tp;
-  if (last && !(spec.tied && first)) size.parameters += table / grid.tp;
+  const auto add = [&](double elements, double trained_share) {
+    size.parameters += elements;
+    size.trained += elements * trained_share;
+  };
+  for (int layer = layers.begin(stage); layer < layers.end(stage); ++layer)
+    add(block / grid.tp, parts ? parts->share[static_cast<std::size_t>(layer)] : 0);
+  if (first) add(table / grid.tp, parts && parts->embedding);
+  if (last && !(spec.tied && first)) add(table / grid.tp, parts && parts->head);
   if (first && spec.learned_positions)
-    size.parameters +=
-        static_cast<double>((spec.max_positions + spec.position_offset) * spec.hidden);
+    add(static_cast<double>((spec.max_positions + spec.position_offset) * spec.hidden),
+        parts && parts->positions);
   return size;
 }
 
@@ -56,8 +61,7 @@ AddedSize moc_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
   return size;
 }
 
-AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
-  if (plan.moc.enabled) return moc_size(plan, grid, stage);
+AddedSize adapter_size(const EnginePlan& plan, int stage) {
   AddedSize size;
   for (const auto& tensor : methods::adapters::tensors(plan.adapter, plan.student)) {
     const bool shared = tensor.layer < 0;
@@ -81,21 +85,55 @@ double projector_size(const TrainConfig& config, const EnginePlan& plan, int sta
   return static_cast<double>(sites * (plan.student.hidden + 1) * plan.teacher->hidden);
 }
 
-// Bytes on a rank of the last stage for micro-batches of so many tokens: the largest set of logits,
-// which are never there together, and the states that go into the head.
-double head_bytes(const TrainConfig& config, const EnginePlan& plan, double tokens) {
-  const std::int64_t vocab = std::max<std::int64_t>(1, plan.loss_vocab / config.grid.tp);
-  const int buffers = logit_buffers(config.mode, plan.teacher.has_value());
-  const std::int64_t rows =
-      config.loss.chunk_rows > 0 ? config.loss.chunk_rows : default_chunk_rows(vocab, buffers);
-  const auto logits = [&](std::int64_t chunk_rows, std::size_t matrices) {
-    return std::min(static_cast<double>(chunk_rows), tokens) * static_cast<double>(vocab) *
-           static_cast<double>(matrices);
+AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
+  AddedSize size = plan.moc.enabled ? moc_size(plan, grid, stage) : adapter_size(plan, stage);
+  if (!plan.mode || stage < grid.pp - 1) return size;
+  const auto votes = methods::mode::size_of(*plan.mode, plan.student);
+  size.all += static_cast<double>(votes.added);
+  size.trained += static_cast<double>(votes.trained);  // the model's final norm among them
+  return size;
+}
+
+std::int64_t rank_vocab(const TrainConfig& config, const EnginePlan& plan) {
+  return std::max<std::int64_t>(1, plan.loss_vocab / config.grid.tp);
+}
+
+// Rows of a chunk of the head's losses.
+std::int64_t chunk_rows(const TrainConfig& config, const EnginePlan& plan) {
+  if (config.loss.chunk_rows > 0) return config.loss.chunk_rows;
+  return default_chunk_rows(rank_vocab(config, plan),
+                            logit_buffers(config.mode, plan.teacher.has_value()));
+}
+
+// Values of the logits that are there together, in chunks of micro-batches of so many tokens: those
+// of the largest loss, as losses take turns.
+double logit_values(const TrainConfig& config, const EnginePlan& plan, double tokens) {
+  const auto values = [&](std::int64_t rows, std::size_t matrices) {
+    return std::min(static_cast<double>(rows), tokens) *
+           static_cast<double>(rank_vocab(config, plan)) * static_cast<double>(matrices);
   };
-  double most = logits(rows, static_cast<std::size_t>(buffers));
+  const int buffers = logit_buffers(config.mode, plan.teacher.has_value());
+  double most = values(chunk_rows(config, plan), static_cast<std::size_t>(buffers));
   if (!plan.fdd_layers.empty())
-    most = std::max(most, logits(fdd_chunk_rows(plan, config.grid), 2 * plan.fdd_layers.size()));
-  return 4 * (most + 3 * tokens * static_cast<double>(plan.student.embed_dim));
+    most = std::max(most, values(fdd_chunk_rows(plan, config.grid), 2 * plan.fdd_layers.size()));
+  return most;
+}
+
+// What the last stage holds from the last layer's states to the losses: of each layer that votes
+// its states, normed ones and their gradients; late states of earlier stages, and their gradients;
+// and the chunks in which layers are compared.
+double head_values(const TrainConfig& config, const EnginePlan& plan, double tokens) {
+  const auto width = static_cast<double>(plan.student.embed_dim);
+  const int k = plan.mode ? plan.mode->k : 1;
+  double values = logit_values(config, plan, tokens) + 3 * k * tokens * width;
+  if (!plan.mode) return values;
+  const auto site = methods::mode::LateVote(*plan.mode, plan.student).site();
+  const StateRoutes routes(plan.student_layers, nullptr, {site});
+  values += 2 * tokens * static_cast<double>(plan.student.hidden) *
+            static_cast<double>(routes.routes().size());
+  if (head_products(config, plan) > 1)
+    values += static_cast<double>(chunk_rows(config, plan)) * width * (2 * k + 1);
+  return values;
 }
 
 // Values of a token that pass from `stage` to the next one, and those of its gradients that come
@@ -119,20 +157,22 @@ Boundary boundary(const EnginePlan& plan, int stage) {
 
 Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage) {
   Footprint result;
-  const StageSize student = stage_size(plan.student, plan.student_layers, config.grid, stage);
-  const bool adapted = is_tuned(plan);
+  const TrainedParts parts = trained_parts(config, plan);
+  const StageSize student =
+      stage_size(plan.student, plan.student_layers, config.grid, stage, &parts);
   const AddedSize added = added_size(plan, config.grid, stage);
   const double projectors = projector_size(config, plan, stage);
-  const double trained = (adapted ? added.trained : student.parameters) + projectors;
-  const DType stored = adapted ? config.model.frozen_dtype : DType::f32;
-  const double own =
-      static_cast<double>(size_of(stored)) * student.parameters + 4 * (added.all + projectors);
+  const double trained = student.trained + added.trained + projectors;
+  const double frozen = student.parameters - student.trained;
+  const double own = static_cast<double>(size_of(config.model.frozen_dtype)) * frozen +
+                     4 * (student.trained + added.all + projectors);
   result.weights = own + 4 * added.bank;
   result.gradients = 4 * (trained + added.bank);
   result.moments = 8 * trained;
   result.save = (own + result.moments) / config.grid.dp;  // replicas share it out
   if (plan.teacher) {
-    const StageSize teacher = stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage);
+    const StageSize teacher =
+        stage_size(*plan.teacher, *plan.teacher_layers, config.grid, stage, nullptr);
     result.teacher = static_cast<double>(size_of(config.teacher.dtype)) * teacher.parameters;
   }
   const double tokens =
@@ -148,7 +188,7 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
   result.activations = 4 * tokens * in_flight * kept;
   // One block at a time is made again.
   if (config.memory.recompute == Recompute::block) result.activations += 4 * tokens * largest;
-  if (stage == config.grid.pp - 1) result.head = head_bytes(config, plan, tokens);
+  if (stage == config.grid.pp - 1) result.head = 4 * head_values(config, plan, tokens);
   return result;
 }
 
@@ -157,21 +197,22 @@ pipeline::StageCost stage_cost(const TrainConfig& config, const EnginePlan& plan
   const bool last = stage == config.grid.pp - 1;
   const double unit = 2e-12 * static_cast<double>(tokens) / config.grid.tp;
   const TokenCosts costs = token_costs(config, plan);
-  const auto of = [&](double block, double head, const pipeline::Partition& layers) {
-    return unit * (layers.count(stage) * block + (last ? head : 0));
-  };
   pipeline::StageCost cost;
-  cost.forward_s = of(costs.student_block, costs.student_head, plan.student_layers);
-  const double again = config.memory.recompute == Recompute::block ? 1 : 0;
-  cost.backward_s = (costs.backward + again) * cost.forward_s;
-  double added = 0;
   for (int layer = plan.student_layers.begin(stage); layer < plan.student_layers.end(stage);
-       ++layer)
-    added += unit * added_multiply_adds(plan, layer);
-  cost.forward_s += added;
-  cost.backward_s += 2 * added;
+       ++layer) {
+    const double passes = costs.backward[static_cast<std::size_t>(layer)];
+    const double again = passes > 0 && config.memory.recompute == Recompute::block ? 1 : 0;
+    const double added = unit * added_multiply_adds(plan, layer);
+    cost.forward_s += unit * costs.student_block + added;
+    cost.backward_s += unit * (passes + again) * costs.student_block + 2 * added;
+  }
+  if (last) {
+    cost.forward_s += unit * costs.student_head;
+    cost.backward_s += unit * costs.head_backward * costs.student_head;
+  }
   if (plan.teacher)
-    cost.forward_s += of(costs.teacher_block, costs.teacher_head, *plan.teacher_layers);
+    cost.forward_s += unit * (plan.teacher_layers->count(stage) * costs.teacher_block +
+                              (last ? costs.teacher_head : 0));
   const Boundary next = boundary(plan, stage), before = boundary(plan, stage - 1);
   if (!last) cost.bundle_bytes = static_cast<std::size_t>(4 * tokens * next.bundle);
   if (stage > 0) cost.grad_bytes = static_cast<std::size_t>(4 * tokens * before.gradient);

@@ -6,8 +6,9 @@
 namespace fathom::train {
 
 /// Bytes that a rank of one stage will need, by class, for full micro-batches of the context's
-/// length. Parameters are exact; activations count what the operations of a block save; `save` is
-/// the copy from which a checkpoint is written while training goes on, always in the host's memory.
+/// length. Parameters are exact, but that norms and biases count as the matrices beside them do;
+/// activations count what the operations of a block save; `save` is the copy from which a
+/// checkpoint is written while training goes on, always in the host's memory.
 struct Footprint {
   double weights = 0, gradients = 0, moments = 0, teacher = 0, activations = 0, head = 0, save = 0;
   double total() const {

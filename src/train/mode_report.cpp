@@ -4,6 +4,7 @@
 
 #include "methods/adapters/tensors.h"
 #include "train/metrics/format.h"
+#include "train/operation_counts.h"
 
 namespace fathom::train {
 namespace {
@@ -37,7 +38,7 @@ double adapted_parameters(const EnginePlan& plan) {
 }
 
 bool distils(const TrainConfig& config, const EnginePlan& plan) {
-  return config.mode.lambda > 0 && plan.mode->k > 1;
+  return head_products(config, plan) > 1;
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ ModeTransport mode_transport(const TrainConfig& config, const EnginePlan& plan) 
   for (int stage = 0; stage < last; ++stage)
     if (plan.student_layers.end(stage) > first)
       cost.mixture_bytes += 4 * tokens * (width + (plan.mode->routed() ? k : 0));
-  cost.head_flops = 2 * tokens * head * (distils(config, plan) ? k : 1);
+  cost.head_flops = 2 * tokens * head * head_products(config, plan);
   if (!distils(config, plan)) return cost;
   for (int stage = 0; stage < last; ++stage) {
     const std::int64_t late = plan.student_layers.end(stage) -
@@ -88,7 +89,7 @@ std::string mode_transport_text(const TrainConfig& config, const EnginePlan& pla
   const ModeTransport cost = mode_transport(config, plan);
   std::string text =
       str("mode: the head's products take ", gflop(cost.head_flops), " forward on stage ",
-          config.grid.pp - 1, ", for ", distils(config, plan) ? plan.mode->k : 1, " layer(s)\n");
+          config.grid.pp - 1, ", for ", head_products(config, plan), " layer(s)\n");
   if (cost.mixture_bytes == 0) return text;
   text += str("mode: late states travel, ", bytes(cost.state_bytes),
               " a micro-batch forward over all boundaries");

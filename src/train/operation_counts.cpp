@@ -1,11 +1,9 @@
 #include "train/operation_counts.h"
 
-#include <algorithm>
-
 #include "kernels/gemm.h"
 #include "methods/adapters/targets.h"
-#include "train/distil_work.h"
 #include "train/token_costs.h"
+#include "train/trained_parts.h"
 
 namespace fathom::train {
 namespace {
@@ -27,13 +25,6 @@ int control_sites(const EnginePlan& plan, std::int64_t layer) {
       !methods::adapters::covers_layer(plan.adapter, layer))
     return 0;
   return plan.adapter.sites == methods::adapters::Sites::both ? 2 : 1;
-}
-
-// A frozen layer in front of all that is trained keeps nothing.
-bool before_all_trained(const EnginePlan& plan, std::int64_t layer) {
-  const auto& layers = plan.adapter.layers;
-  return plan.adapter.kind != Kind::none && !layers.empty() &&
-         layer < *std::min_element(layers.begin(), layers.end());
 }
 
 // What an adapter keeps, and the inputs of frozen matrices that it needs and no norm or activation
@@ -83,8 +74,8 @@ double added_multiply_adds(const EnginePlan& plan, std::int64_t layer) {
   return sum;
 }
 
-int head_products(const ModeConfig& mode) {
-  return logit_buffers(mode, false) - 1 > 0 ? mode.spec.k : 1;
+int head_products(const TrainConfig& config, const EnginePlan& plan) {
+  return plan.mode && config.mode.lambda > 0 ? plan.mode->k : 1;
 }
 
 bool is_tuned(const EnginePlan& plan) {
@@ -98,18 +89,22 @@ double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_
     return static_cast<double>(spec.layers * spec.heads * spec.head_dim) *
            static_cast<double>(sum_of_squared_lengths);
   };
-  const double again = config.memory.recompute == Recompute::block ? 1 : 0;
-  // Forward and, by the input; by the weight as well where it is trained.
-  const double passes = again + (is_tuned(plan) ? 2 : 3);
   const model::ModelSpec& student = plan.student;
+  const TrainedParts parts = trained_parts(config, plan);
   const double runs = plan.adapter.kind == Kind::molex ? 2 : 1;  // of each block
-  double added = 0;
-  for (std::int64_t layer = 0; layer < student.layers; ++layer)
-    added += added_multiply_adds(plan, layer) - (runs - 1) * block_multiply_adds(student);
+  const double attention_layer = attention(student) / static_cast<double>(student.layers);
   double multiply_adds =
-      runs * n * passes * static_cast<double>(student.layers) * block_multiply_adds(student) +
-      n * (3 + again) * added + runs * (3 + again) * attention(student) +
-      rows * (is_tuned(plan) ? 2 : 3) * head_products(config.mode) * head_multiply_adds(student);
+      rows * (parts.head ? 3 : 2) * head_products(config, plan) * head_multiply_adds(student);
+  for (std::int64_t layer = 0; layer < student.layers; ++layer) {
+    const bool reached = layer >= parts.first_layer;  // by gradients
+    const double forward = reached && config.memory.recompute == Recompute::block ? 2 : 1;
+    const double both_ways = forward + (reached ? 2 : 0);  // where both factors have gradients
+    const double added =
+        added_multiply_adds(plan, layer) - (runs - 1) * block_multiply_adds(student);
+    multiply_adds +=
+        runs * n * (forward + parts.backward_passes(layer)) * block_multiply_adds(student) +
+        n * both_ways * added + runs * both_ways * attention_layer;
+  }
   // Where the CPU multiplies bf16 natively, it does so at twice the f32 rate.
   const bool twice = config.teacher.dtype == DType::bf16 && kernels::native_bf16();
   if (plan.teacher)
@@ -124,7 +119,8 @@ double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_
 // states, and statistics of norms and attention. Matrices that are trained need their inputs: the
 // normed states and the activation's result, unless these are made again.
 double block_keeps(const EnginePlan& plan, const TrainConfig& config, std::int64_t layer) {
-  if (before_all_trained(plan, layer)) return 0;
+  const TrainedParts parts = trained_parts(config, plan);
+  if (layer < parts.first_layer) return 0;
   const model::ModelSpec& spec = plan.student;
   const bool remade = config.memory.recompute == Recompute::cheap;
   const double hidden = static_cast<double>(spec.hidden), tp = config.grid.tp;
@@ -133,7 +129,8 @@ double block_keeps(const EnginePlan& plan, const TrainConfig& config, std::int64
   const double ffn = static_cast<double>(spec.ffn) / tp;
   const double statistics = 4 + static_cast<double>(spec.heads) / tp;
   double kept = 2 * hidden + 2 * q + 2 * kv + ffn * (spec.gated ? 2 : 1) + statistics;
-  if (!is_tuned(plan)) return remade ? kept : kept + 2 * hidden + ffn;
+  const bool inputs_kept = parts.share[static_cast<std::size_t>(layer)] > 0 && !remade;
+  if (!is_tuned(plan)) return inputs_kept ? kept + 2 * hidden + ffn : kept;
   if (plan.moc.enabled) {
     const double normed =
         !remade && plan.moc.gate_input == methods::moc::GateInput::rmsnorm ? hidden : 0;
@@ -148,7 +145,8 @@ double block_keeps(const EnginePlan& plan, const TrainConfig& config, std::int64
 
 double kept_per_token(const EnginePlan& plan, const TrainConfig& config, std::int64_t layer) {
   if (config.memory.recompute != Recompute::block) return block_keeps(plan, config, layer);
-  return before_all_trained(plan, layer) ? 0 : static_cast<double>(plan.student.hidden);
+  return layer < trained_parts(config, plan).first_layer ? 0
+                                                         : static_cast<double>(plan.student.hidden);
 }
 
 }  // namespace fathom::train

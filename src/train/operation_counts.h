@@ -12,18 +12,18 @@ namespace fathom::train {
 /// are left out.
 double added_multiply_adds(const EnginePlan& plan, std::int64_t layer);
 
-/// Times that the head is multiplied with each row: by every layer that votes, where they are
+/// Times that the head is multiplied with each row: by every layer that votes now, where they are
 /// compared.
-int head_products(const ModeConfig& mode);
+int head_products(const TrainConfig& config, const EnginePlan& plan);
 
-/// Whether the student's own weights are frozen. What adapter.train names beside is counted as
-/// frozen.
+/// Whether something else is trained instead of the student's own weights.
 bool is_tuned(const EnginePlan& plan);
 
 /// Floating-point operations of one optimizer step: multiply-adds of all matrix products, attention
 /// counted over the causal half, counted twice each. A frozen matrix has no product for its
-/// gradient. Products of a bf16 teacher count half where bf16 runs at twice the rate, so that the
-/// time at the measured f32 peak is a bound. `label_tokens` rows reach the head.
+/// gradient, and a layer in front of all that is trained has no backward pass. Products of a bf16
+/// teacher count half where bf16 runs at twice the rate, so that the time at the measured f32 peak
+/// is a bound. `label_tokens` rows reach the head.
 double step_flops(const EnginePlan& plan, const TrainConfig& config, std::int64_t tokens,
                   std::int64_t label_tokens, std::int64_t sum_of_squared_lengths);
 

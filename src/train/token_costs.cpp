@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "train/operation_counts.h"
 #include "train/pair_source.h"
+#include "train/trained_parts.h"
 
 namespace fathom::train {
 
@@ -17,28 +19,22 @@ double head_multiply_adds(const model::ModelSpec& spec) {
   return static_cast<double>(spec.vocab * spec.embed_dim);
 }
 
-namespace {
-
-pipeline::DepthCosts along_depth(std::int64_t layers, double block, double head) {
-  return {.layers = std::vector<double>(static_cast<std::size_t>(layers), block), .head = head};
-}
-
-}  // namespace
-
-pipeline::DepthCosts TokenCosts::student(std::int64_t layers) const {
-  return along_depth(layers, (1 + backward) * student_block, (1 + backward) * student_head);
+pipeline::DepthCosts TokenCosts::student() const {
+  pipeline::DepthCosts costs{.layers = {}, .head = (1 + head_backward) * student_head};
+  for (const double passes : backward) costs.layers.push_back((1 + passes) * student_block);
+  return costs;
 }
 
 pipeline::DepthCosts TokenCosts::teacher(std::int64_t layers) const {
-  return along_depth(layers, teacher_block, teacher_head);
+  return {.layers = std::vector<double>(static_cast<std::size_t>(layers), teacher_block),
+          .head = teacher_head};
 }
 
 TokenCosts token_costs(const TrainConfig& config, const EnginePlan& plan) {
   TokenCosts costs;
   // FDD takes every token through the heads at each of its key layers.
   const auto dynamics = static_cast<double>(plan.fdd_layers.size());
-  const bool distils_votes = plan.mode && config.mode.lambda > 0;
-  const double votes = distils_votes ? plan.mode->k : 1;
+  const double votes = head_products(config, plan);
   costs.student_block = block_multiply_adds(plan.student);
   costs.student_head = (votes * plan.label_share + dynamics) * head_multiply_adds(plan.student);
   if (plan.teacher) {
@@ -46,9 +42,10 @@ TokenCosts token_costs(const TrainConfig& config, const EnginePlan& plan) {
     costs.teacher_block = rate * block_multiply_adds(*plan.teacher);
     costs.teacher_head = rate * (plan.label_share + dynamics) * head_multiply_adds(*plan.teacher);
   }
-  // Frozen weights need no gradient of their own.
-  const bool adapted = plan.adapter.kind != methods::adapters::Kind::none || plan.moc.enabled;
-  costs.backward = adapted ? 1 : 2;
+  const TrainedParts parts = trained_parts(config, plan);
+  for (std::int64_t layer = 0; layer < plan.student.layers; ++layer)
+    costs.backward.push_back(parts.backward_passes(layer));
+  costs.head_backward = parts.head ? 2 : 1;  // a frozen one needs no gradient of its own
   return costs;
 }
 

@@ -16,12 +16,13 @@ double head_multiply_adds(const model::ModelSpec& spec);
 struct TokenCosts {
   double student_block = 0, student_head = 0;  ///< forward; the head with all its products
   double teacher_block = 0, teacher_head = 0;
-  /// Of the student, in forward passes. What memory.recompute makes again is left out: it would
-  /// move layers, and then not every bit would stay the same.
-  double backward = 2;
+  /// Of each block of the student, and of its head, in forward passes. What memory.recompute makes
+  /// again is left out: it would move layers, and then not every bit would stay the same.
+  std::vector<double> backward = {};
+  double head_backward = 2;
 
   /// Forward and backward along the depth of a model.
-  pipeline::DepthCosts student(std::int64_t layers) const;
+  pipeline::DepthCosts student() const;
   pipeline::DepthCosts teacher(std::int64_t layers) const;
 };
 

@@ -51,8 +51,18 @@ std::vector<Case> cases() {
       {"control", adapter(Kind::parallel_control)},
       {"molex", adapter(Kind::molex)},
       {"moc", [](TrainConfig& config) { config.moc = {.enabled = true, .rank = 4, .top_k = 2}; }},
-      {"mode_lora", [](TrainConfig& config) {
+      {"frozen_below",
+       [](TrainConfig& config) {
+         config.model.freeze = {{"model.embed*", "model.layers.[0-5].*"}};
+       }},
+      {"mode_lora",
+       [](TrainConfig& config) {
          adapter(Kind::lora)(config);
+         config.mode.enabled = true;
+         config.mode.spec.k = 3;
+       }},
+      {"mode_alone", [](TrainConfig& config) {
+         config.model.freeze = {{"*"}};
          config.mode.enabled = true;
          config.mode.spec.k = 3;
        }}};
@@ -263,6 +273,73 @@ TEST(OperationCounts, TunedAndTrained) {
   plan.adapter.kind = Kind::none;
   plan.moc = {.enabled = true, .rank = 4, .top_k = 1};
   EXPECT_EQ(added_multiply_adds(plan, 1), 2 * (2 * 2 * 4 * 64 + gate));
+}
+
+// What is trained, and what the optimizer keeps of it, is what an engine declares.
+TEST_P(FootprintOf, TrainedParameters) {
+  TrainConfig asked = config(Recompute::cheap);
+  GetParam().set(asked);
+  const EnginePlan plan = make_engine_plan(asked);
+  const auto device = test::make_device(std::size_t{1} << 28);
+  comm::ProcessGrid grid(test::world(), {}, *device);
+  Engine engine(*device, grid, asked, plan, true);
+  double all = 0, trained = 0;
+  for (const model::Parameter& parameter : engine.student().parameters().parameters()) {
+    const auto elements = static_cast<double>(parameter.shape.elements());
+    all += elements;
+    if (parameter.trainable()) trained += elements;
+  }
+  const Footprint foretold = footprint(asked, plan, 0);
+  // Norms are few: those of a frozen layer, and the last one.
+  const double norms = 4.0 * kModel.hidden * (2 * kModel.layers + 1);
+  EXPECT_NEAR(foretold.gradients, 4 * trained, norms);
+  EXPECT_NEAR(foretold.moments, 8 * trained, 2 * norms);
+  EXPECT_NEAR(foretold.weights, 4 * all, norms);
+}
+
+TEST(FootprintOfVotes, IsOnTheLastStage) {
+  testing::TemporaryDirectory folder;
+  testing::write_model(folder.path(), kModel, 7);
+  TrainConfig config;
+  config.model.path = folder.path();
+  config.model.freeze = {{"*"}};
+  config.grid.pp = 4;  // three layers each
+  config.grid.layers = {3, 3, 3, 3};
+  config.mode = {.enabled = true, .spec = {.k = 5}, .lambda = 0};
+  const EnginePlan plan = make_engine_plan(config);
+  const double width = kModel.hidden, tokens = config.batch.micro_batch * 48.0;
+  const double trained = 5 * width + 5 * (width + 1);
+  for (int stage = 0; stage < 3; ++stage) {
+    EXPECT_EQ(footprint(config, plan, stage).gradients, 0) << stage;
+    EXPECT_EQ(footprint(config, plan, stage).activations, 0) << stage;
+  }
+  EXPECT_EQ(footprint(config, plan, 3).gradients, 4 * trained);
+  TrainConfig alone = config;
+  alone.mode = {};
+  alone.model.freeze = {};
+  EnginePlan without = plan;
+  without.mode.reset();
+  // Four more layers' states, and H_7 and H_8, which travel; H_9 is what the stage begins with.
+  EXPECT_DOUBLE_EQ(footprint(config, plan, 3).head - footprint(alone, without, 3).head,
+                   4 * tokens * width * (4 * 3 + 2 * 2));
+  config.mode.lambda = 0.5;
+  EXPECT_GT(footprint(config, plan, 3).head, footprint(alone, without, 3).head);
+}
+
+// The head runs as often as layers vote now, not as they did when the run began.
+TEST(OperationCounts, AShrunkMixtureCostsLess) {
+  testing::TemporaryDirectory folder;
+  testing::write_model(folder.path(), kModel, 7);
+  TrainConfig config;
+  config.model.path = folder.path();
+  config.mode = {.enabled = true, .spec = {.k = 4}, .lambda = 0.5};
+  EnginePlan plan = make_engine_plan(config);
+  const double four = step_flops(plan, config, 10, 6, 70);
+  plan.mode->k = 2;
+  const double head = static_cast<double>(kModel.vocab * kModel.hidden);
+  EXPECT_DOUBLE_EQ(four - step_flops(plan, config, 10, 6, 70), 2 * 6 * 3 * 2 * head);
+  plan.mode->k = 1;
+  EXPECT_DOUBLE_EQ(four - step_flops(plan, config, 10, 6, 70), 2 * 6 * 3 * 3 * head);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, FootprintOf, ::testing::ValuesIn(cases()),

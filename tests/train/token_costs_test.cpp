@@ -83,7 +83,7 @@ TEST(Placement, HeadsCountAtTheShareOfLabels) {
 TEST(Placement, BackwardPassesFollowWhatIsTrained) {
   TrainConfig config = recipe("gpt2", "gpt2-xl", 2, {6, 9, 12}, {24, 36, 48});
   const EnginePlan kept = make_engine_plan(config);
-  EXPECT_EQ(token_costs(config, kept).backward, 2);
+  EXPECT_EQ(token_costs(config, kept).backward, std::vector<double>(12, 2));
   const double backward = stage_cost(config, kept, 0, 64).backward_s;
   config.memory.recompute = Recompute::block;
   const EnginePlan again = make_engine_plan(config);
@@ -91,7 +91,30 @@ TEST(Placement, BackwardPassesFollowWhatIsTrained) {
   EXPECT_EQ(again.student_layers, kept.student_layers);
   EXPECT_EQ(again.teacher_layers, kept.teacher_layers);
   config.adapter.spec.kind = methods::adapters::Kind::lora;
-  EXPECT_EQ(token_costs(config, make_engine_plan(config)).backward, 1);
+  EXPECT_EQ(token_costs(config, make_engine_plan(config)).backward, std::vector<double>(12, 1));
+  EXPECT_EQ(token_costs(config, make_engine_plan(config)).head_backward, 1);
+}
+
+// Layers in front of all that is trained have no backward pass, whether an adapter leaves them out
+// or the model is frozen up to there; matrices that are frozen among others count by their
+// elements.
+TEST(Placement, WhatIsFrozenCostsLess) {
+  TrainConfig config = recipe("gpt2", "gpt2-xl", 2, {6, 9, 12}, {24, 36, 48});
+  const auto backward = [&] { return token_costs(config, make_engine_plan(config)).backward; };
+  config.model.freeze = {{"transformer.wte*", "transformer.wpe*", "transformer.h.[0-3].*"}};
+  std::vector<double> expected(12, 2);
+  std::fill_n(expected.begin(), 4, 0.0);
+  EXPECT_EQ(backward(), expected);
+  config.model.freeze = {{"transformer.h.11.mlp*"}};  // 8 of the layer's 12 squares of the width
+  expected.assign(12, 2);
+  expected.back() = 1 + 4.0 / 12;
+  EXPECT_EQ(backward(), expected);
+  config.model.freeze = {};
+  config.adapter.spec.kind = methods::adapters::Kind::lora;
+  config.adapter.spec.layers = {8, 9, 10, 11};
+  expected.assign(12, 1);
+  std::fill_n(expected.begin(), 8, 0.0);
+  EXPECT_EQ(backward(), expected);
 }
 
 }  // namespace
