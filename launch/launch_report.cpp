@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/number_ranges.h"
 
 namespace fathom::launch {
 namespace {
@@ -43,19 +44,6 @@ std::vector<std::string> network_interfaces() {
   }
   freeifaddrs(all);
   return found;
-}
-
-/// "0-3,8"
-std::string ranges(const std::vector<int>& cores) {
-  std::string text;
-  for (std::size_t i = 0; i < cores.size();) {
-    std::size_t end = i;
-    while (end + 1 < cores.size() && cores[end + 1] == cores[end] + 1) ++end;
-    text += str(text.empty() ? "" : ",", cores[i]);
-    if (end > i) text += str("-", cores[end]);
-    i = end + 1;
-  }
-  return text;
 }
 
 std::string join(const std::vector<std::string>& words) {
@@ -156,7 +144,7 @@ RankPlace parse_place(const std::string& text) {
 std::string to_string(const RankPlace& p) {
   return str("rank ", p.rank, ": host ", p.host, ", ", p.threads,
              p.threads == 1 ? " thread" : " threads", " on ",
-             p.cores.size() == 1 ? "core " : "cores ", ranges(p.cores), ", network ",
+             p.cores.size() == 1 ? "core " : "cores ", number_ranges(p.cores), ", network ",
              p.interfaces.empty() ? "none" : join(p.interfaces),
              p.chosen_interface.empty() ? "" : ", of which MPI uses " + p.chosen_interface, "; on ",
              p.device);

@@ -13,4 +13,8 @@ struct MemoryUsage {
 /// As the kernel counts it in /proc/self/status. Throws Error(io) where that cannot be read.
 MemoryUsage memory_usage();
 
+/// What the machine could give to programs without swapping, in bytes (MemAvailable of
+/// /proc/meminfo). Throws Error(io) where that cannot be read.
+std::int64_t available_memory();
+
 }  // namespace fathom

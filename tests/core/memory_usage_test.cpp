@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include "core/timer.h"
@@ -19,6 +20,12 @@ TEST(MemoryUsage, FollowsWhatIsTouchedAndRemembersThePeak) {
   const MemoryUsage after = memory_usage();
   EXPECT_LT(after.resident, before.resident + size / 2);
   EXPECT_GE(after.peak, before.resident + size * 9 / 10);
+}
+
+TEST(MemoryUsage, SomeOfTheMachinesMemoryIsAvailable) {
+  const std::int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE);
+  EXPECT_GT(available_memory(), machine / 1000);
+  EXPECT_LE(available_memory(), machine);
 }
 
 TEST(Timer, CountsAndRestarts) {
