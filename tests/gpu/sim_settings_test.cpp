@@ -28,7 +28,8 @@ class SimSettings : public SimTest {
 
  private:
   static void clear() {
-    for (const char* name : {"THREADS", "BLOCKS", "STREAMS", "PROTECT", "DEVICES", "MEMORY"})
+    for (const char* name : {"THREADS", "BLOCKS", "STREAMS", "PROTECT", "DEVICES", "MEMORY",
+                             "CAPABILITY", "NCCL_FAILS"})
       unsetenv((std::string("FATHOM_SIM_") + name).c_str());
   }
 };
@@ -44,6 +45,15 @@ TEST_F(SimSettings, AreReadFromTheEnvironment) {
   EXPECT_TRUE(with("FATHOM_SIM_PROTECT", "1").protect);
   EXPECT_EQ(with("FATHOM_SIM_DEVICES", "0").devices, 0);
   EXPECT_EQ(with("FATHOM_SIM_MEMORY", "64").device_bytes, std::size_t{64} << 20);
+  EXPECT_EQ(with("FATHOM_SIM_NCCL_FAILS", "7").nccl_fails, 7u);
+}
+
+// CUDA's guide, table of technical specifications by compute capability.
+TEST_F(SimSettings, SharedMemoryFollowsTheCapability) {
+  EXPECT_EQ(with("FATHOM_SIM_CAPABILITY", "75").shared_bytes(), 65536u);
+  EXPECT_EQ(with("FATHOM_SIM_CAPABILITY", "80").shared_bytes(), 166912u);
+  EXPECT_EQ(with("FATHOM_SIM_CAPABILITY", "86").shared_bytes(), 101376u);
+  EXPECT_EQ(with("FATHOM_SIM_CAPABILITY", "90").shared_bytes(), 232448u);
 }
 
 TEST_F(SimSettings, RefuseWhatTheyDoNotKnow) {
@@ -54,6 +64,7 @@ TEST_F(SimSettings, RefuseWhatTheyDoNotKnow) {
   EXPECT_HOLDS(refusal("FATHOM_SIM_PROTECT", "yes"), "is not 0 or 1");
   EXPECT_HOLDS(refusal("FATHOM_SIM_DEVICES", "65"), "from 0 to 64");
   EXPECT_HOLDS(refusal("FATHOM_SIM_MEMORY", "0"), "from 1 to");
+  EXPECT_HOLDS(refusal("FATHOM_SIM_CAPABILITY", "8.6"), "is not a number");
 }
 
 }  // namespace

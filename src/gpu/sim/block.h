@@ -14,8 +14,8 @@ namespace fathom::gpu::sim {
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMaxThreads = 1024;
-/// What a block may have, as on sm_90: shared memory known at compile time, and in all when a
-/// kernel has opted in.
+/// What a block may have: shared memory known at compile time, and in all at most, on a device
+/// that has most of it, when a kernel has opted in (Settings::shared_bytes()).
 constexpr std::size_t kStaticSharedBytes = 48 << 10;
 constexpr std::size_t kSharedBytes = 227 << 10;
 

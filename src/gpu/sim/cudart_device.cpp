@@ -7,7 +7,8 @@
 #include "gpu/sim/settings.h"
 #include "gpu/sim/stream_queue.h"
 
-// The runtime's devices: like an H100 in what a program can ask for, alike but for their bus id.
+// The runtime's devices: like an H100 in what a program can ask for, unless settings() say
+// otherwise, and alike but for their bus id.
 
 using namespace fathom::gpu;
 
@@ -60,14 +61,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     return status;
   *properties = {};
   std::strcpy(properties->name, "Fathom simulated device");
-  properties->major = 9;
-  properties->minor = 0;
+  properties->major = sim::settings().capability / 10;
+  properties->minor = sim::settings().capability % 10;
   properties->totalGlobalMem = sim::settings().device_bytes;
   properties->multiProcessorCount = 132;
   properties->warpSize = static_cast<int>(sim::kWarp);
   properties->maxThreadsPerBlock = static_cast<int>(sim::kMaxThreads);
   properties->sharedMemPerBlock = sim::kStaticSharedBytes;
-  properties->sharedMemPerBlockOptin = sim::kSharedBytes;
+  properties->sharedMemPerBlockOptin = sim::settings().shared_bytes();
   properties->pciBusID = bus_of(device);
   return cudaSuccess;
 }

@@ -14,6 +14,7 @@
 #include "gpu/sim/block.h"
 #include "gpu/sim/fault.h"
 #include "gpu/sim/memory.h"
+#include "gpu/sim/settings.h"
 #include "gpu/sim/stream_queue.h"
 #include "gpu/sim/streams.h"
 
@@ -134,10 +135,11 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribu
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize)
     return sim::refuse(cudaErrorNotSupported, "cudaFuncSetAttribute: attribute " +
                                                   std::to_string(static_cast<int>(attribute)));
-  if (value < 0 || static_cast<std::size_t>(value) > sim::kSharedBytes)
+  const std::size_t most = sim::settings().shared_bytes();
+  if (value < 0 || static_cast<std::size_t>(value) > most)
     return sim::refuse(cudaErrorInvalidValue, "cudaFuncSetAttribute: " + std::to_string(value) +
                                                   " bytes of shared memory: a block has " +
-                                                  std::to_string(sim::kSharedBytes));
+                                                  std::to_string(most));
   sim::opted_in()[function] = static_cast<std::size_t>(value);
   return sim::fault_or(cudaSuccess);
 }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "gpu/sim/settings.h"
 #include "gpu/sim/streams.h"
 
 namespace fathom::gpu::sim {
@@ -118,6 +119,10 @@ class Work {
       return true;
     }
     if (comm_->state != ncclSuccess) return false;
+    if (number_ == settings().nccl_fails) {
+      comm_->fail(ncclSystemError, "FATHOM_SIM_NCCL_FAILS is " + std::to_string(number_));
+      return false;
+    }
     if (comm_->completed + 1 != number_) {
       comm_->fail(ncclInvalidUsage, "operation " + std::to_string(number_) +
                                         " of the communicator starts when only " +

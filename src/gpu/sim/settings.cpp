@@ -53,6 +53,22 @@ bool read_choice(const char* name, std::string_view first, std::string_view seco
 
 }  // namespace
 
+std::size_t Settings::shared_bytes() const {
+  constexpr std::size_t kKiB = 1024;
+  switch (capability) {
+    case 80:
+    case 87:
+      return 163 * kKiB;
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+      return 99 * kKiB;
+    default:
+      return capability < 80 ? 64 * kKiB : 227 * kKiB;
+  }
+}
+
 Settings settings_of_environment() {
   Settings s;
   read_order("FATHOM_SIM_THREADS", s.threads, s.thread_seed);
@@ -63,6 +79,10 @@ Settings settings_of_environment() {
     s.devices = static_cast<int>(number("FATHOM_SIM_DEVICES", text, 0, 64));
   if (const auto text = variable("FATHOM_SIM_MEMORY"); !text.empty())
     s.device_bytes = number("FATHOM_SIM_MEMORY", text, 1, std::uint64_t{1} << 22) << 20;
+  if (const auto text = variable("FATHOM_SIM_CAPABILITY"); !text.empty())
+    s.capability = static_cast<int>(number("FATHOM_SIM_CAPABILITY", text, 75, 129));
+  if (const auto text = variable("FATHOM_SIM_NCCL_FAILS"); !text.empty())
+    s.nccl_fails = number("FATHOM_SIM_NCCL_FAILS", text, 0, UINT64_MAX);
   return s;
 }
 

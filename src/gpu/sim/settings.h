@@ -20,6 +20,12 @@ struct Settings {
   int devices = 8;       ///< FATHOM_SIM_DEVICES
   std::size_t device_bytes = std::size_t{4096}
                              << 20;  ///< of each device; FATHOM_SIM_MEMORY, in MiB
+  int capability = 90;               ///< FATHOM_SIM_CAPABILITY: 86 is what CUDA calls 8.6
+  std::uint64_t nccl_fails = 0;  ///< FATHOM_SIM_NCCL_FAILS: which operation of each communicator of
+                                 ///< NCCL fails, counted from 1; 0: none
+
+  /// Shared memory that a block may have on a device of that capability.
+  std::size_t shared_bytes() const;
 };
 
 /// What the environment says. Throws Error(config) for a value that is not known.

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "gpu/sim/block.h"
 #include "gpu/sim/poison.h"
+#include "gpu/sim/settings.h"
 
 namespace fathom::gpu::sim {
 namespace {
@@ -50,9 +51,9 @@ void* SharedArray::address() {
   if (launch.static_bytes > kStaticSharedBytes || end > 2 * kStaticSharedBytes)
     kernel_fault(str(launch.static_bytes, " bytes of static shared memory: a block has ",
                      kStaticSharedBytes));
-  if (launch.static_bytes + launch.dynamic_bytes > kSharedBytes)
+  if (launch.static_bytes + launch.dynamic_bytes > settings().shared_bytes())
     kernel_fault(str(launch.static_bytes, " bytes of static and ", launch.dynamic_bytes,
-                     " of dynamic shared memory: a block has ", kSharedBytes));
+                     " of dynamic shared memory: a block has ", settings().shared_bytes()));
   launch_ = launch.number;
   launch.static_end = end;
   memory_ = memory + begin;
