@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "gpu/attention_mask.cuh"
 
 // With P the probabilities, M the dropout mask and D the row sums of dout * out:
@@ -196,7 +198,19 @@ __global__ void __launch_bounds__(T::kThreads, 1) key_gradients(Backward in) {
   }
 }
 
+template <typename T>
+constexpr std::int64_t kQueryFloats = 3 * T::kTileFloats + T::kSharedFloats;
+
 }  // namespace
+
+std::int64_t backward_shared_floats(std::int64_t head_dim) {
+  std::int64_t floats = 0;
+  with_tiles(head_dim, [&]<typename T>(T) {
+    floats = std::max<std::int64_t>(kQueryFloats<T>, KeyTiles<T>::kFloats);
+  });
+  return floats;
+}
+
 }  // namespace fathom::gpu::attention
 
 namespace fathom::kernels {
@@ -229,7 +243,7 @@ void attention_backward(const AttentionShape& shape, const std::vector<std::int3
                 lse.row_stride(),
                 delta.ptr<float>()};
     launch_items(device, query_gradients<T>, queries.count, shape.heads, T::kThreads,
-                 3 * T::kTileFloats + T::kSharedFloats, in);
+                 kQueryFloats<T>, in);
     in.call.items = keys.data();
     launch_items(device, key_gradients<T>, keys.count, shape.kv_heads, T::kThreads,
                  KeyTiles<T>::kFloats, in);

@@ -101,7 +101,17 @@ __global__ void __launch_bounds__(T::kThreads, T::kForwardBlocks) forward_kernel
   store<T>(in, item, head, softmax);
 }
 
+template <typename T>
+constexpr std::int64_t kForwardFloats = 2 * T::kTileFloats + T::kSharedFloats;
+
 }  // namespace
+
+std::int64_t forward_shared_floats(std::int64_t head_dim) {
+  std::int64_t floats = 0;
+  with_tiles(head_dim, [&]<typename T>(T) { floats = kForwardFloats<T>; });
+  return floats;
+}
+
 }  // namespace fathom::gpu::attention
 
 namespace fathom::kernels {
@@ -118,7 +128,7 @@ void attention_forward(const AttentionShape& shape, const std::vector<std::int32
                      {v, shape.head_dim},     {out, shape.head_dim}, lse.ptr<float>(),
                      lse.row_stride()};
     launch_items(q.device(), forward_kernel<T>, items.count, shape.heads, T::kThreads,
-                 2 * T::kTileFloats + T::kSharedFloats, in);
+                 kForwardFloats<T>, in);
   });
 }
 

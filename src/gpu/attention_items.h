@@ -11,6 +11,14 @@
 
 namespace fathom::gpu::attention {
 
+/// Longest head that the tiles of the kernels are made for.
+inline constexpr std::int64_t kMostHeadDim = 256;
+
+/// Shared memory of a block, in floats, for heads of at most kMostHeadDim: of the forward pass, and
+/// of its gradients, which need more.
+std::int64_t forward_shared_floats(std::int64_t head_dim);
+std::int64_t backward_shared_floats(std::int64_t head_dim);
+
 /// A tile of positions [begin, begin + tile) of one sequence. Kernels read it as four words.
 struct Item {
   std::int32_t first_row;  ///< of the sequence, in the operands

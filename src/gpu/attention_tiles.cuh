@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "gpu/attention_items.h"
 #include "gpu/launch.h"
 #include "gpu/vector_access.h"
 #include "kernels/attention_checks.h"
@@ -109,10 +110,10 @@ struct Tiles {
 };
 
 /// Calls f(Tiles<...>()) of the smallest tiles that hold heads of this size. Throws Error(internal)
-/// above 256.
+/// above kMostHeadDim, which require_attention() has refused.
 template <typename F>
 void with_tiles(std::int64_t head_dim, F f) {
-  FATHOM_CHECK(head_dim <= 256, "attention on a GPU with heads of ", head_dim, ", not 256 at most");
+  FATHOM_CHECK(head_dim <= kMostHeadDim, "attention on a GPU with heads of ", head_dim);
   if (head_dim <= 32)
     f(Tiles<32>());
   else if (head_dim <= 64)

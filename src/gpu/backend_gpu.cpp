@@ -1,24 +1,14 @@
-#include "core/error.h"
+#include "gpu/devices.h"
 #include "gpu/gpu_device.h"
-#include "kernels/gemm.h"
 
 namespace fathom::kernels {
-namespace {
-
-std::string runtime_version() {
-  int version = 0;
-  FATHOM_CUDA(cudaRuntimeGetVersion(&version));
-  return str("CUDA ", version / 1000, ".", version % 1000 / 10);
-}
-
-}  // namespace
 
 const Backend& backend() {
 #if defined(FATHOM_SIM)
-  static const Backend gpu{.name = "sim", .details = "kernels on fibers", .owns_memory = true};
-#else
   static const Backend gpu{
-      .name = "cuda", .details = str(runtime_version(), ", ", gemm_library()), .owns_memory = true};
+      .name = "sim", .details = "kernels on fibers; " + gpu::versions(), .owns_memory = true};
+#else
+  static const Backend gpu{.name = "cuda", .details = gpu::versions(), .owns_memory = true};
 #endif
   return gpu;
 }
@@ -32,14 +22,15 @@ Precision precision_of(Device& device) {
 }
 
 int device_count() {
-  int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+  return gpu::count_devices().count;
+}
+
+std::string why_unusable(int index) {
+  return gpu::why_unusable(index);
 }
 
 std::string device_identity(int index) {
-  char text[32] = {};
-  FATHOM_CUDA(cudaDeviceGetPCIBusId(text, sizeof text, index));
-  return text;
+  return gpu::bus_id(index);
 }
 
 }  // namespace fathom::kernels

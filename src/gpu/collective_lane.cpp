@@ -29,7 +29,7 @@ class CollectiveLane::Transfer final : public DeviceCollectives::Transfer {
 
 CollectiveLane::CollectiveLane(std::unique_ptr<NcclCommunicator> comm, cudaStream_t compute)
     : compute_(compute),
-      stream_(make_stream()),
+      stream_(make_urgent_stream()),
       begin_(make_event()),
       end_(make_event()),
       comm_(std::move(comm)) {}

@@ -26,7 +26,8 @@ class EventPool {
 };
 
 /// One communicator and the stream on which its transfers run beside the kernels of `compute`, one
-/// after another.
+/// after another. They take the few blocks that they need before kernels do: other ranks wait for
+/// them.
 class CollectiveLane {
  public:
   CollectiveLane(std::unique_ptr<NcclCommunicator> comm, cudaStream_t compute);

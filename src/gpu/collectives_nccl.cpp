@@ -61,7 +61,9 @@ class NcclCollectives final : public DeviceCollectives {
       : device_(device),
         rank_(rank),
         size_(size),
-        reductions_(std::make_unique<NcclCommunicator>(id, rank, size), stream_of(device)) {
+        reductions_(
+            std::make_unique<NcclCommunicator>(gpu_device(device).host_wait(), id, rank, size),
+            stream_of(device)) {
     if (messages) {
       upwards_ = branch();
       downwards_ = branch();
@@ -170,7 +172,8 @@ class NcclCollectives final : public DeviceCollectives {
   }
 
   void await_connections() {
-    const auto deadline = std::chrono::steady_clock::now() + kNcclStartLimit;
+    const auto deadline = std::chrono::steady_clock::now() + kNcclLimit;
+    const HostWait::Mark mark(gpu_device(device_).host_wait());
     const Event connected = make_event();
     FATHOM_CUDA(cudaEventRecord(connected.get(), stream_of(device_)));
     for (;;) {
@@ -181,7 +184,7 @@ class NcclCollectives final : public DeviceCollectives {
       if (std::chrono::steady_clock::now() > deadline) {
         abort();
         fail(ErrorKind::comm, "rank ", rank_, " of ", size_,
-             " in its group: the devices are not connected after ", kNcclStartLimit.count(), " s");
+             " in its group: the devices are not connected after ", kNcclLimit.count(), " s");
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }

@@ -1,6 +1,6 @@
-#include <cublasLt.h>
 #include <string>
 
+#include "gpu/devices.h"
 #include "gpu/gpu_device.h"
 #include "kernels/gemm_backend.h"
 
@@ -17,10 +17,7 @@ bool adds_bias(std::int64_t n, std::int64_t k) {
 }
 
 const char* gemm_library() {
-  static const std::string name = [] {
-    const std::size_t version = cublasLtGetVersion();
-    return str("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
-  }();
+  static const std::string name = gpu::cublaslt_version();
   return name.c_str();
 }
 

@@ -6,35 +6,33 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "gpu/devices.h"
 
 namespace fathom::gpu {
 namespace {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-// Left free when the device's memory is taken whole. NCCL takes about 10 MiB of buffers for each
-// channel: up to 32 of each communicator that reduces, of which a run has up to four (tp, pp, dp,
-// and the first and last stage's own), and 8 of the two that carry a pipeline's messages. The rest
-// is for the code of kernels, which is loaded when they first run.
-constexpr std::size_t kReserve = std::size_t{1792} * kMiB;
+// Left free beside the block, for what others take later. NCCL's communicators take about 10 MiB of
+// buffers for each channel: 32 of each that reduces, of which a run has up to five (tp, pp, dp, the
+// first and last stage's own, replicas of key-value heads), and 8 of each of the two that carry a
+// pipeline's messages. Code is loaded whole where ranks meet (launch/backend_choice.cpp), else when
+// a kernel first runs.
+constexpr std::size_t kForNccl = std::size_t{10 * (5 * 32 + 2 * 8)} * kMiB;
+constexpr std::size_t kForCode = 512 * kMiB, kForLazyCode = 128 * kMiB;
 
-// What the kernels are compiled for, and what multiplies bf16 and TF32.
-constexpr int kLeastCapability = 8;
+std::size_t reserve(bool alone) {
+  return kMatrixWorkspace + (alone ? kForLazyCode : kForNccl + kForCode);
+}
 
 int make_current(int index) {
-  int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  require(status == cudaSuccess && count > 0, ErrorKind::config, "there is no GPU to run on (",
-          status == cudaSuccess ? "CUDA finds none" : cudaGetErrorString(status),
+  const DeviceCount found = count_devices();
+  require(found.count > 0, ErrorKind::config, "there is no GPU to run on (", found.why_none,
           "); use run.device=cpu, or a machine with a GPU and its driver");
-  require(index >= 0 && index < count, ErrorKind::config, "there is no GPU ", index,
-          ": this process may use ", count, " (see CUDA_VISIBLE_DEVICES)");
-  int major = 0, minor = 0;
-  FATHOM_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
-  FATHOM_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
-  require(major >= kLeastCapability, ErrorKind::config, "GPU ", index, " (",
-          kernels::device_identity(index), ") has compute capability ", major, ".", minor,
-          "; the kernels are for ", kLeastCapability, ".0 (A100) and above");
+  require(index >= 0 && index < found.count, ErrorKind::config, "there is no GPU ", index,
+          ": this process may use ", found.count, " (see CUDA_VISIBLE_DEVICES)");
+  const std::string why = why_unusable(index);
+  require(why.empty(), ErrorKind::config, "GPU ", index, " (", bus_id(index), ") ", why);
   FATHOM_CUDA(cudaSetDevice(index));
   return index;
 }
@@ -44,19 +42,19 @@ std::size_t to_mib(std::size_t bytes) {
 }
 
 // How much of the device a run takes: the limit, or all that is free but for the reserve.
-std::size_t block_bytes(std::size_t limit, int index) {
+std::size_t block_bytes(const kernels::DeviceOptions& options, int index) {
   std::size_t free = 0, total = 0;
   FATHOM_CUDA(cudaMemGetInfo(&free, &total));
-  const std::size_t wanted = limit > 0 ? limit : std::max(free, kReserve) - kReserve;
-  if (wanted == 0 || wanted > free) {
-    const std::string asked = limit > 0
-                                  ? str("run.memory_limit_gib asks for ", to_mib(limit), " MiB")
-                                  : str("NCCL and kernels need ", to_mib(kReserve), " MiB of it");
-    fail(ErrorKind::config, "out of memory: GPU ", index, " (", kernels::device_identity(index),
-         ") has ", free / kMiB, " MiB free of ", total / kMiB, " MiB, and ", asked,
-         "; end what else runs there, or lower run.memory_limit_gib and need less: a smaller ",
-         "batch.micro_batch, memory.recompute=block, model.frozen_dtype=bf16, more ranks ",
-         "(grid.tp, grid.pp)");
+  const std::size_t kept = reserve(options.alone), limit = options.limit_bytes;
+  const std::size_t wanted = limit > 0 ? limit : std::max(free, kept) - kept;
+  if (wanted == 0 || wanted + kept > free) {
+    const std::string asked =
+        limit > 0 ? str("run.memory_limit_gib asks for ", to_mib(limit), " MiB, and ") : "";
+    fail(
+        ErrorKind::config, "out of memory: GPU ", index, " (", bus_id(index), ") has ", free / kMiB,
+        " MiB free of ", total / kMiB, " MiB; ", asked, options.alone ? "" : "NCCL, ",
+        "matrix products and the code of kernels need ", to_mib(kept),
+        " MiB; end what else runs there, or lower run.memory_limit_gib and need less: ", kNeedLess);
   }
   return wanted / RangeAllocator::kAlignment * RangeAllocator::kAlignment;
 }
@@ -73,17 +71,15 @@ bool poisons() {
 
 GpuDevice::GpuDevice(const kernels::DeviceOptions& options)
     : index_(make_current(options.index)),
+      bytes_(block_bytes(options, index_)),
       precision_(options.precision),
       poisoned_(poisons()),
       stream_(make_stream()),
       reached_(make_event()),
       uploads_(wait_),
       downloads_(wait_),
-      range_(nullptr, 0) {
-  const std::size_t bytes = block_bytes(options.limit_bytes, index_);
-  block_ = make_device_memory(bytes);
-  range_ = RangeAllocator(block_.get(), bytes);
-}
+      block_(make_device_memory(bytes_)),
+      range_(block_.get(), bytes_) {}
 
 // Work that is still queued uses what is about to be destroyed. Its errors have nobody to go to.
 GpuDevice::~GpuDevice() {

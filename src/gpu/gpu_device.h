@@ -37,6 +37,9 @@ class GpuDevice final : public Device {
   std::int64_t host_waits() const override { return waits_ + uploads_.waits(); }
   bool waiting() const noexcept override { return wait_.waiting(); }
 
+  /// How the host waits for this device and for others that it is in a group with.
+  HostWait& host_wait() { return wait_; }
+
   /// A check is called now and then while the host waits, and ends the wait where it throws. The
   /// number that is returned takes it away again.
   int add_wait_check(std::function<void()> check) { return wait_.add_check(std::move(check)); }
@@ -52,6 +55,7 @@ class GpuDevice final : public Device {
 
  private:
   int index_;
+  std::size_t bytes_;  // of the block: settled before anything else takes of the device's memory
   kernels::Precision precision_;
   bool poisoned_;  // whether memory is filled with NaN before it is handed out
   Stream stream_;
@@ -60,7 +64,7 @@ class GpuDevice final : public Device {
   MatrixProducts products_;
   UploadRing uploads_;
   DownloadBuffer downloads_;
-  DeviceMemory block_;  // after all that takes memory for itself: it may take the rest
+  DeviceMemory block_;
   RangeAllocator range_;
   std::int64_t waits_ = 0;
 };

@@ -14,18 +14,10 @@ using Clock = std::chrono::steady_clock;
 // Most waits are for work of less than a millisecond, and are worth a core that does nothing else.
 constexpr auto kCheckEvery = std::chrono::milliseconds(1);
 
-struct Flag {
-  explicit Flag(std::atomic<bool>& flag) : raised(flag) { raised = true; }
-  ~Flag() { raised = false; }
-  Flag(const Flag&) = delete;
-  Flag& operator=(const Flag&) = delete;
-  std::atomic<bool>& raised;
-};
-
 }  // namespace
 
 void HostWait::until(cudaEvent_t event) {
-  const Flag flag(waiting_);
+  const Mark mark(*this);
   Clock::time_point next = Clock::now() + kCheckEvery;
   for (;;) {
     const cudaError_t state = cudaEventQuery(event);

@@ -12,6 +12,19 @@ namespace fathom::gpu {
 /// throwing.
 class HostWait {
  public:
+  /// While it lives the host waits, in its holder's own way; see waiting().
+  class Mark {
+   public:
+    explicit Mark(HostWait& wait) : wait_(wait), outer_(wait.waiting_.exchange(true)) {}
+    ~Mark() { wait_.waiting_ = outer_; }
+    Mark(const Mark&) = delete;
+    Mark& operator=(const Mark&) = delete;
+
+   private:
+    HostWait& wait_;
+    bool outer_;
+  };
+
   /// Returns once the event has happened; see Device::host_waits() and waiting().
   void until(cudaEvent_t event);
 

@@ -10,9 +10,6 @@ namespace {
 using kernels::Precision;
 using kernels::Trans;
 
-// What NVIDIA recommends for Hopper; more has not been seen to help any algorithm.
-constexpr std::size_t kWorkspace = std::size_t{32} << 20;
-
 // Shapes that change from step to step must not fill the host's memory: a plan is about 2 KiB.
 constexpr std::size_t kMostPlans = 8192;
 
@@ -59,7 +56,7 @@ void MatrixProducts::Destroy::operator()(
 }
 
 MatrixProducts::MatrixProducts()
-    : handle_(create_handle()), workspace_(make_device_memory(kWorkspace)) {}
+    : handle_(create_handle()), workspace_(make_device_memory(kMatrixWorkspace)) {}
 
 MatrixProducts::Layout MatrixProducts::make_layout(DType dtype, std::int64_t rows,
                                                    std::int64_t columns, std::int64_t stride) {
@@ -105,7 +102,7 @@ cublasLtMatmulAlgo_t MatrixProducts::choose_algorithm(const Key& key, const Plan
   cublasLtMatmulPreference_t made = nullptr;
   FATHOM_CUBLAS(cublasLtMatmulPreferenceCreate(&made));
   const Owner<cublasLtMatmulPreferenceOpaque_t> preference(made);
-  const std::uint64_t workspace = kWorkspace;
+  const std::uint64_t workspace = kMatrixWorkspace;
   FATHOM_CUBLAS(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                      &workspace, sizeof workspace));
   // Without these it assumes what cudaMalloc gives, which a slice of a matrix is not.
@@ -148,7 +145,7 @@ void MatrixProducts::enqueue(const kernels::MatrixProduct& p, cudaStream_t strea
   const cublasStatus_t status =
       cublasLtMatmul(handle_.get(), plan.description.get(), &p.alpha, p.b, plan.first.get(), p.a,
                      plan.second.get(), &p.beta, p.c, plan.result.get(), p.c, plan.result.get(),
-                     &plan.algorithm, workspace_.get(), kWorkspace, stream);
+                     &plan.algorithm, workspace_.get(), kMatrixWorkspace, stream);
   FATHOM_CHECK(status == CUBLAS_STATUS_SUCCESS, "cublasLtMatmul of ", p.m, "x", p.k, " and ", p.k,
                "x", p.n, " in ", name_of(p.precision), " returned ",
                cublasLtGetStatusString(status));

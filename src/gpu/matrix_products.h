@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cublasLt.h>
 #include <map>
@@ -10,6 +11,10 @@
 #include "kernels/gemm_backend.h"
 
 namespace fathom::gpu {
+
+/// Of each device, in bytes: what NVIDIA recommends for Hopper; more has not been seen to help any
+/// algorithm.
+inline constexpr std::size_t kMatrixWorkspace = std::size_t{32} << 20;
 
 /// cuBLASLt on one device: its handle, its workspace, and the plans that it has made so far, since
 /// asking for one takes longer on the host than the device takes for a small product.

@@ -31,6 +31,11 @@ struct AttentionDropout {
   std::vector<std::uint32_t> samples;  ///< one per sequence
 };
 
+/// Throws Error(config) that says what the device lacks, unless it has kernels for heads of this
+/// size: for a forward pass and decoding, and with `backward` for gradients too. To be asked before
+/// anything is loaded; the CPU takes all sizes.
+void require_attention(Device& device, std::int64_t head_dim, bool backward);
+
 /// out [n, heads * head_dim] = softmax(scale q k^T) v per head; q [n, heads * head_dim],
 /// k and v [n, kv_heads * head_dim]; lse [n, heads] receives the log-sum-exp of the scaled scores.
 /// Operands may be column slices (row strides are honoured). `starts` has one entry more than there

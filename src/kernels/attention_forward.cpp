@@ -127,6 +127,8 @@ void attend(const Forward& in, const Block& queries, std::int64_t head, const Fo
 
 }  // namespace
 
+void require_attention(Device& /*device*/, std::int64_t /*head_dim*/, bool /*backward*/) {}
+
 void attention_forward(const AttentionShape& shape, const std::vector<std::int32_t>& starts,
                        const AttentionDropout& dropout, const Tensor& q, const Tensor& k,
                        const Tensor& v, const Tensor& out, const Tensor& lse) {

@@ -39,6 +39,7 @@ const Backend& backend();
 
 struct DeviceOptions {
   std::size_t limit_bytes = 0;  ///< of the arena; 0 = all that the device has free
+  bool alone = false;           ///< it will be in no group, for which memory would be left
   int index = 0;                ///< which of the node's devices; the CPU ignores it
   Precision precision = Precision::f32;
 };
@@ -51,8 +52,11 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options = {});
 /// The precision that a device of this library was made with.
 Precision precision_of(Device& device);
 
-/// Devices that this process may use; 0 for the CPU, which is not counted.
+/// Devices that this process sees; 0 for the CPU, which is not counted.
 int device_count();
+
+/// What keeps the library from running on one of them; empty if nothing does.
+std::string why_unusable(int index);
 
 /// A text that tells physical devices of a node apart (a PCI bus id), for people and for finding
 /// two ranks on one device.
@@ -69,7 +73,9 @@ std::unique_ptr<DeviceCollectives> make_collectives(Device& device, const std::s
 }  // namespace fathom::kernels
 
 /// Exported by the libraries for GPUs, for a program that runs on another library still and has
-/// opened this one with dlopen(): how many devices it would find. If 0, `why_none` is a text that
-/// says why. It calls nothing else of the interface, since in such a process those are the other
-/// library's.
-extern "C" int fathom_probe_devices(char* why_none, std::size_t size);
+/// opened this one with dlopen(): how many devices it could use. `why_not` says what is wrong with
+/// the others, or why there is none. They call nothing else of the interface, since in such a
+/// process that is the other library's.
+extern "C" int fathom_probe_devices(char* why_not, std::size_t size);
+/// The versions of what it runs on: CUDA's runtime and driver, cuBLASLt, NCCL.
+extern "C" void fathom_backend_versions(char* text, std::size_t size);

@@ -23,6 +23,10 @@ int device_count() {
   return 0;
 }
 
+std::string why_unusable(int /*index*/) {
+  return "";
+}
+
 std::string device_identity(int /*index*/) {
   return "cpu";
 }

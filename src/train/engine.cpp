@@ -2,6 +2,7 @@
 
 #include "core/log.h"
 #include "core/parameter_names.h"
+#include "kernels/attention.h"
 #include "kernels/range.h"
 #include "methods/adapters/extension.h"
 #include "methods/adapters/parameter_names.h"
@@ -93,6 +94,8 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
       row_alpha_(config.distill.curriculum ? std::make_unique<RowAlpha>(config.loss.alpha)
                                            : nullptr),
       losses_(std::move(losses)) {
+  kernels::require_attention(device, plan_.student.head_dim, train);
+  if (plan_.teacher) kernels::require_attention(device, plan_.teacher->head_dim, false);
   make_extension();
   const auto place = grid.place();
   const StateLosses placed = place_losses(plan_, losses_, vote_.get(), place.pp);

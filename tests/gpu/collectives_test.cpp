@@ -1,8 +1,10 @@
 // What a device's collectives and the stand-in for NCCL under them notice: mistakes that a real
 // group answers with a hang or with garbage, each planted here.
 
+#include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
+#include <thread>
 
 #include "../mpi_main.h"
 #include "core/tensor.h"
@@ -39,8 +41,10 @@ class Collectives : public ::testing::TestWithParam<bool> {
     ncclUniqueId unique;
     const std::string text = id();
     std::copy(text.begin(), text.end(), unique.internal);
-    return std::make_unique<NcclCommunicator>(unique, rank_, size_);
+    return std::make_unique<NcclCommunicator>(wait(), unique, rank_, size_);
   }
+
+  HostWait& wait() { return gpu_device(*device_).host_wait(); }
 
   Tensor filled(std::int64_t n, float value) {
     const Tensor tensor = Tensor::empty(*device_, {n});
@@ -186,13 +190,33 @@ TEST_P(Collectives, OperationsOfOneCommunicatorAtTheSameTime) {
   comm->abort();
 }
 
+/// Which the watchdog must see, since other ranks keep this one waiting.
 TEST_P(Collectives, AGroupThatDoesNotComeUp) {
   ncclUniqueId unique;
   ASSERT_EQ(ncclGetUniqueId(&unique), ncclSuccess);
+  std::atomic<bool> ended = false, waited = false;
+  std::thread watcher([&] {
+    while (!ended) waited = waited || device_->waiting();
+  });
   expect_error(
       ErrorKind::comm,
-      [&] { NcclCommunicator(unique, 0, size_ + 1, std::chrono::milliseconds(200)); },
+      [&] { NcclCommunicator(wait(), unique, 0, size_ + 1, std::chrono::milliseconds(200)); },
       "not all ranks have answered in 0.2 s");
+  ended = true;
+  watcher.join();
+  EXPECT_TRUE(waited);
+  EXPECT_FALSE(device_->waiting());
+}
+
+/// What NCCL answers where its buffers find no room.
+TEST_P(Collectives, ACallWithoutMemorySaysWhatIsFree) {
+  const auto comm = communicator();
+  expect_error(
+      ErrorKind::comm,
+      [&] {
+        comm->finish(ncclUnhandledCudaError, {"ncclAllReduce", 64});
+      },
+      "ncclAllReduce, 64 bytes", "the GPU has ", " MiB free of ");
 }
 
 TEST_P(Collectives, AnAbortedGroupGivesUpWhatIsInFlight) {

@@ -4,7 +4,9 @@
 
 #include "core/tensor.h"
 #include "gpu/gpu_device.h"
+#include "gpu/sim/settings.h"
 #include "gpu/sim/streams.h"
+#include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/peak.h"
 #include "stream_mode.h"
@@ -130,6 +132,51 @@ TEST(GpuDeviceErrors, LeaveAReserveWhereThereIsNoLimit) {
   EXPECT_EQ(free_after, free_before);
 }
 
+TEST(GpuDeviceErrors, LeaveTheReserveBesideALimitToo) {
+  std::size_t free = 0, total = 0;
+  FATHOM_CUDA(cudaMemGetInfo(&free, &total));
+  const std::size_t most = free - 512 * kMiB;
+  expect_error(
+      ErrorKind::config, [&] { make_device(most); },
+      str("asks for ", most / kMiB, " MiB, and NCCL"), str(free / kMiB, " MiB free of "));
+  // Who meets nobody needs nothing for NCCL.
+  const auto device = kernels::make_device({.limit_bytes = most, .alone = true});
+  EXPECT_EQ(device->memory().limit, most);
+}
+
+// Of the tiles in attention_tiles.cuh: 64 rows of 68 floats four and a half times for heads of 64,
+// of 132 for heads of 128.
+TEST(GpuDeviceErrors, NameHeadsThatTheDeviceHasNoRoomFor) {
+  const auto device = make_device();
+  const int before = sim::settings().capability;
+  sim::settings().capability = 86;
+  EXPECT_NO_THROW(kernels::require_attention(*device, 64, true));
+  EXPECT_NO_THROW(kernels::require_attention(*device, 128, false));
+  expect_error(
+      ErrorKind::config, [&] { kernels::require_attention(*device, 128, true); }, "101376 bytes",
+      "training a model with attention heads of 128", "run.device=cpu");
+  sim::settings().capability = before;
+  EXPECT_NO_THROW(kernels::require_attention(*device, 256, true));
+  expect_error(
+      ErrorKind::config, [&] { kernels::require_attention(*device, 257, false); },
+      "heads have 257 values", "256 at most");
+}
+
+TEST(GpuDeviceErrors, NameADeviceThatTheKernelsAreNotFor) {
+  const int before = sim::settings().capability;
+  sim::settings().capability = 75;
+  char why[256] = "";
+  EXPECT_EQ(fathom_probe_devices(why, sizeof why), 0);
+  EXPECT_NE(std::string(why).find("GPU 1 (0000:11:00.0) has compute capability 7.5"),
+            std::string::npos)
+      << why;
+  expect_error(
+      ErrorKind::config, [&] { make_device(); }, "capability 7.5", "8.0 (A100) and above");
+  sim::settings().capability = before;
+  EXPECT_GE(fathom_probe_devices(why, sizeof why), 2);
+  EXPECT_STREQ(why, "");
+}
+
 TEST(GpuDeviceErrors, NameTheDeviceThatThereIsNot) {
   const int count = kernels::device_count();
   expect_error(
@@ -143,7 +190,7 @@ TEST(GpuDeviceErrors, NameTheCallAndItsReason) {
       "cudaErrorLaunchFailure", "enqueued before");
   expect_error(
       ErrorKind::config, [] { FATHOM_CUDA(cudaErrorMemoryAllocation); },
-      "cudaErrorMemoryAllocation");
+      "cudaErrorMemoryAllocation", "the GPU has ", " MiB free of ", "batch.micro_batch");
 }
 
 TEST(GpuDeviceErrors, RefuseADeviceOfTheHost) {
@@ -162,6 +209,15 @@ TEST(GpuDevicePeak, IsMeasured) {
     EXPECT_TRUE(gb_per_s > 0.001 && gb_per_s < 1e5) << gb_per_s;
     EXPECT_EQ(device->memory().in_use, 0u);
   }
+}
+
+TEST(GpuDeviceIdentity, SaysWhatItRunsOn) {
+  const std::string& details = kernels::backend().details;
+  for (const char* part : {"CUDA ", "driver of CUDA ", "cuBLASLt ", "NCCL 2."})
+    EXPECT_NE(details.find(part), std::string::npos) << details;
+  char versions[256] = "";
+  fathom_backend_versions(versions, sizeof versions);
+  EXPECT_TRUE(details.ends_with(versions)) << versions;
 }
 
 TEST(GpuDeviceIdentity, TellsDevicesApart) {

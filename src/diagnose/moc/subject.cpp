@@ -1,6 +1,7 @@
 #include "diagnose/moc/subject.h"
 
 #include "checkpoints/checkpoint_reader.h"
+#include "kernels/attention.h"
 #include "methods/adapters/adapter_config.h"
 #include "methods/adapters/extension.h"
 #include "methods/adapters/targets.h"
@@ -22,6 +23,7 @@ Subject::Subject(Device& device, const std::filesystem::path& checkpoint) {
   const std::string origin = checkpoint.string();
   const train::RunState state = train::parse_run_state(reader.manifest().run.state, origin);
   model_ = model::parse_config(state.model_config, origin + " (model_config)");
+  kernels::require_attention(device, model_.head_dim, true);
   extension_ = std::make_unique<WatchedSites>(make_method(state.adapter, state.moc, origin));
   const model::StagePlan plan{.end_layer = model_.layers,
                               .shard = model::make_shard(model_, 0, 1, model_.vocab)};
