@@ -36,19 +36,23 @@ Var linear(Tape* tape, const Var& x, const Var& weight, WeightLayout layout, con
   FATHOM_CHECK(!weight.slot || w.dtype() == DType::f32, "a bf16 weight cannot be trained");
   const Remake remake = weight.slot ? x.remake : Remake();
   const Tensor kept = weight.slot && !remake ? in : Tensor();
+  const auto parameters = [=, bias_slot = bias.slot, outputs = y.value.columns()](
+                              const Tensor& dy, const Tensor& factor) {
+    if (weight.slot)
+      accumulate_weight_gradient(layout, remake ? remake() : kept, factor,
+                                 weight.slot->target(dy.device(), w.shape()));
+    if (bias_slot)
+      kernels::accumulate_column_sums(dy, bias_slot->sum_target(dy.device(), {outputs}));
+  };
   tape->record("linear", {kept},
-               [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), bias_slot = bias.slot,
-                outputs = y.value.columns()] {
+               [=, slot = y.slot, x_slot = x.slot, x_shape = x.value.shape(), later = x.later] {
                  const Tensor dy = slot->take();
                  if (!dy.defined()) return;
                  const Tensor factor = kernels::as_factor(dy);
-                 if (weight.slot)
-                   accumulate_weight_gradient(layout, remake ? remake() : kept, factor,
-                                              weight.slot->target(dy.device(), w.shape()));
-                 if (bias_slot) {
-                   kernels::accumulate_column_sums(dy,
-                                                   bias_slot->sum_target(dy.device(), {outputs}));
-                 }
+                 if (later)
+                   later->push_back([=] { parameters(dy, factor); });
+                 else
+                   parameters(dy, factor);
                  if (x_slot) {
                    const auto target = x_slot->target(dy.device(), x_shape);
                    kernels::gemm(factor, Trans::no, w, out_in ? Trans::no : Trans::yes,

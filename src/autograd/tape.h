@@ -47,6 +47,9 @@ class GradSlot {
 /// Makes a value again, bit for bit, from what the tape keeps anyway.
 using Remake = std::function<Tensor()>;
 
+/// Parts of backward steps that no other step needs the results of: gradients of parameters.
+using LaterWork = std::vector<std::function<void()>>;
+
 /// A value in a computation: a tensor, and a gradient slot if something before it is trained. It
 /// does not keep the tape's memory alive: an operation saves what its backward step needs and no
 /// more.
@@ -54,6 +57,9 @@ struct Var {
   Tensor value;
   std::shared_ptr<GradSlot> slot;
   Remake remake;  ///< empty unless an operation that needs the value later should make it again
+  /// Where an operation may leave such a part of its step; whoever made the value runs it while the
+  /// value's gradient is under way to other ranks. Null: every step does all of its work.
+  std::shared_ptr<LaterWork> later;
 
   Var() = default;
   explicit Var(Tensor v) : value(std::move(v)) {}

@@ -63,6 +63,10 @@ class Communicator {
   /// no peer's message depend on it before this rank waits.
   virtual Request start_all_reduce(float* data, std::size_t n, ReduceOp op) = 0;
 
+  /// Whether a started all-reduce of a device's memory goes on beside the kernels that are launched
+  /// after it, without further calls.
+  virtual bool reduces_beside_kernels() const { return false; }
+
   /// Copies bytes from root to all; collective; blocks.
   virtual void broadcast(void* data, std::size_t bytes, int root) = 0;
 

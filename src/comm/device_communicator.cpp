@@ -38,6 +38,7 @@ class DeviceCommunicator final : public Communicator {
       : host_(std::move(host)), device_(device), traffic_(traffic), order_(*host_) {
     const std::string id =
         host_->broadcast_text(host_->rank() == 0 ? kernels::new_collectives_id() : "", 0);
+    note_device_call("connection", -1, -1);
     devices_ = kernels::make_collectives(device, id, host_->rank(), host_->size(),
                                          traffic == DeviceTraffic::messages_too);
   }
@@ -64,6 +65,7 @@ class DeviceCommunicator final : public Communicator {
     note_device_call("all-reduce", -1, -1);
     return request(devices_->start_all_reduce(data, n, device_op(op)));
   }
+  bool reduces_beside_kernels() const override { return true; }
 
   void broadcast(void* data, std::size_t bytes, int root) override {
     if (!on_device(data, bytes)) return host_->broadcast(data, bytes, root);

@@ -12,7 +12,8 @@ namespace fathom::comm {
 void all_reduce(Communicator& group, const Tensor& tensor, ReduceOp op);
 
 /// Forward: the identity. Backward: the sum of the gradient over the group. Put in front of a layer
-/// whose weight is split by columns.
+/// whose weight is split by columns. Where the group sums beside kernels, the layer's gradients of
+/// its parameters are made meanwhile (Var::later).
 autograd::Var copy_to_group(autograd::Tape* tape, Communicator* group, const autograd::Var& x);
 
 /// Forward: the sum over the group, in place. Backward: the identity. Put behind a layer whose
