@@ -1,12 +1,11 @@
 // A step reads what it has to say of its losses in one piece: how often the host waits for its
-// device does not grow with layers or micro-batches.
+// device does not grow with layers or micro-batches, and on no grid.
 
 #include <gtest/gtest.h>
 
-#include "comm/communicator.h"
+#include "../mpi_main.h"
 #include "tests/support/small_model.h"
 #include "tests/support/temporary_directory.h"
-#include "tests/support/test_device.h"
 #include "train/state_losses.h"
 
 namespace fathom::train {
@@ -41,7 +40,7 @@ class CountingDevice final : public Device {
 };
 
 std::unique_ptr<Device> make_counted_device() {
-  auto device = test::make_test_device(std::size_t{1} << 28);
+  auto device = test::make_device(std::size_t{1} << 28);
   if (kernels::backend().owns_memory) return device;
   return std::make_unique<CountingDevice>(std::move(device));
 }
@@ -79,23 +78,32 @@ std::vector<Case> cases() {
            }}};
 }
 
+// Those of as many ranks as there are.
+std::vector<comm::GridShape> grids() {
+  if (test::world().size() == 1) return {comm::GridShape{}};
+  return {{.tp = 2}, {.pp = 2}, {.dp = 2}};
+}
+
 class HostWaits : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int kVocab = 503;
 
-  /// Of one step of a student (and a teacher) with so many layers on so many micro-batches.
-  std::int64_t of_step(int layers, int micro_batches) {
+  /// Of one step of a student (and a teacher) with so many layers on so many micro-batches of each
+  /// replica: the most of any rank.
+  std::int64_t of_step(const comm::GridShape& shape, int layers, int micro_batches) {
     const std::filesystem::path model = folder_ / std::to_string(layers);
     testing::write_model(model, {.layers = layers}, 7);
     TrainConfig config;
     config.model.path = model;
-    config.batch = {.micro_batch = 2, .micro_batches = micro_batches};
+    config.batch = {.micro_batch = 2, .micro_batches = micro_batches * shape.dp};
+    config.grid.dp = shape.dp;
+    config.grid.pp = shape.pp;
+    config.grid.tp = shape.tp;
     config.loss.chunk_rows = 16;
     GetParam().set(config);
     if (config.loss.kd_weight > 0) config.teacher.path = model;
     const auto device = make_counted_device();
-    const auto world = comm::self_communicator();
-    comm::ProcessGrid grid(*world, {}, *device);
+    comm::ProcessGrid grid(test::world(), shape, *device);
     const EnginePlan plan = make_engine_plan(config);
     Engine engine(*device, grid, config, plan, true,
                   make_state_losses(*device, grid, config, plan, spans_of));
@@ -103,20 +111,23 @@ class HostWaits : public ::testing::TestWithParam<Case> {
     step(engine, micro_batches, 0);
     const std::int64_t before = device->host_waits();
     step(engine, micro_batches, 1);
-    return device->host_waits() - before;
+    std::int64_t waits = device->host_waits() - before;
+    grid.world().all_reduce(&waits, 1, comm::ReduceOp::max);
+    return waits;
   }
 
  private:
   static void step(Engine& engine, int micro_batches, int index) {
     std::vector<data::MicroBatch> slots(static_cast<std::size_t>(micro_batches));
-    data::BatchCounts counts;
+    data::BatchCounts counts;  // of all replicas, which have the same
     std::vector<std::int32_t> ids(24);
     for (std::size_t slot = 0; slot < slots.size(); ++slot) {
       for (const int sequence : {0, 1}) {
         for (std::int32_t& id : ids) id = (id * 37 + 11 + sequence) % kVocab;
         data::append(slots[slot], {ids, 8}, sequence, sequence);
       }
-      counts += data::count(slots[slot]);
+      for (int replica = 0; replica < engine.grid().shape().dp; ++replica)
+        counts += data::count(slots[slot]);
     }
     const model::LossSums sums =
         engine.forward_backward(std::move(slots), data::RoleCounts(counts), index);
@@ -142,10 +153,13 @@ class HostWaits : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(HostWaits, DoNotGrow) {
-  const std::int64_t few = of_step(2, 1);
-  EXPECT_EQ(few, 2) << "the losses, and the gradients' norm";
-  EXPECT_EQ(of_step(5, 1), few);
-  EXPECT_EQ(of_step(2, 4), few);
+  for (const comm::GridShape& shape : grids()) {
+    SCOPED_TRACE(to_string(shape));
+    const std::int64_t few = of_step(shape, 2, 1);
+    EXPECT_EQ(few, 2) << "the losses, and the gradients' norm";
+    EXPECT_EQ(of_step(shape, 5, 1), few);
+    EXPECT_EQ(of_step(shape, 2, 4), few);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, HostWaits, ::testing::ValuesIn(cases()),
