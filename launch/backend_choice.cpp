@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "comm/launch_environment.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "launch/session.h"
@@ -48,28 +49,44 @@ struct Library {
   std::string error;
 };
 
-/// Devices that a backend's library finds, or why it finds none.
+/// What a backend's library says of this machine.
 struct Found {
-  int devices = 0;
-  std::string why_none;
+  int devices = 0;       ///< that it can use
+  std::string why_not;   ///< there are none, or others cannot be used
+  std::string versions;  ///< of what it runs on; empty where the library has not been asked
 };
 
 Found probe(const std::string& backend) {
   const fs::path path = library_of(backend);
-  if (!fs::exists(path)) return {0, str("built without it: there is no ", path.string())};
+  if (!fs::exists(path)) return {0, str("built without it: there is no ", path.string()), ""};
   // The driver first: without one, CUDA's large libraries need not be loaded to know the answer.
   if (backend == "cuda") {
     const Library driver("libcuda.so.1");
-    if (driver.handle == nullptr) return {0, str("no NVIDIA driver: ", driver.error)};
+    if (driver.handle == nullptr) return {0, str("no NVIDIA driver: ", driver.error), ""};
   }
   const Library library(path.string());
-  if (library.handle == nullptr) return {0, library.error};
-  const auto ask = reinterpret_cast<decltype(&fathom_probe_devices)>(
+  if (library.handle == nullptr) return {0, library.error, ""};
+  const auto devices = reinterpret_cast<decltype(&fathom_probe_devices)>(
       dlsym(library.handle, "fathom_probe_devices"));
-  if (ask == nullptr) return {0, str(path.string(), " is not of this version of fathom")};
-  char why[512] = "";
-  const int devices = ask(why, sizeof why);
-  return {devices, why};
+  const auto versions = reinterpret_cast<decltype(&fathom_backend_versions)>(
+      dlsym(library.handle, "fathom_backend_versions"));
+  if (devices == nullptr || versions == nullptr)
+    return {0, str(path.string(), " is not of this version of fathom"), ""};
+  char why_not[1024] = "", text[256] = "";
+  const int count = devices(why_not, sizeof why_not);
+  versions(text, sizeof text);
+  return {count, why_not, text};
+}
+
+std::string counted(int count, const char* what) {
+  return str(count, " ", what, count == 1 ? "" : "s");
+}
+
+// Whether each rank of this node finds a device. One that the launcher has given a device of its
+// own sees no other; whether two see the same is known once they can talk (comm::choose_device).
+bool enough_for(int ranks, const Found& found) {
+  const bool given = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
+  return found.devices >= ranks || (found.devices == 1 && given);
 }
 
 std::string name_of(DeviceKind kind) {
@@ -118,36 +135,63 @@ struct Choice {
   std::string why_no_gpu;  ///< of an automatic choice of the CPU
 };
 
-Choice choose(DeviceKind wanted) {
+Choice choose_automatically(const std::string& running, const comm::LaunchEnvironment& launch) {
+  const char* restarted = std::getenv(kRestarted);
+  if (running != "cpu" && restarted != nullptr && running == restarted) return {running, ""};
+  const std::string gpu = running == "cpu" ? "cuda" : running;
+  const Found found = probe(gpu);
+  if (found.devices == 0) return {"cpu", found.why_not};
+  const int ranks = launch.node_ranks.value_or(1);
+  if (enough_for(ranks, found)) return {gpu, ""};
+  return {"cpu", str(counted(found.devices, "GPU"), " for the ", counted(ranks, "rank"),
+                     " of this node", found.why_not.empty() ? "" : "; ", found.why_not)};
+}
+
+Choice choose(DeviceKind wanted, const comm::LaunchEnvironment& launch) {
   const std::string running = kernels::backend().name;
-  if (wanted == DeviceKind::automatic) {
-    if (running != "cpu") return {running, ""};
-    const Found found = probe("cuda");
-    return found.devices > 0 ? Choice{"cuda", ""} : Choice{"cpu", found.why_none};
-  }
+  if (wanted == DeviceKind::automatic) return choose_automatically(running, launch);
   const std::string name = name_of(wanted);
   if (name == "cpu" || name == running) return {name, ""};
   const Found found = probe(name);
   require(found.devices > 0, ErrorKind::config, "device = ", name,
-          " cannot be used on this machine (", found.why_none,
+          " cannot be used on this machine (", found.why_not,
           "); device = auto would take the CPU");
   return {name, ""};
+}
+
+std::string& why_no_gpu_here() {
+  static std::string why;
+  return why;
 }
 
 }  // namespace
 
 void choose_backend(DeviceKind wanted, kernels::Precision precision) {
-  const Choice choice = choose(wanted);
+  const comm::LaunchEnvironment launch = comm::read_launch_environment();
+  set_cuda_environment(launch.mpirun_ranks.value_or(launch.srun_ranks.value_or(1)));
+  const Choice choice = choose(wanted, launch);
   require(choice.backend != "cpu" || precision == kernels::Precision::f32, ErrorKind::config,
           "run.precision = tf32 and bf16 need a GPU, and this run would be on the CPU",
           choice.why_no_gpu.empty() ? "" : str(" (", choice.why_no_gpu, ")"),
           "; run.precision = f32 runs there");
-  if (choice.backend != kernels::backend().name) restart_on(choice.backend);
   if (!choice.why_no_gpu.empty() && comm::launched_rank() == 0)
     log_info("no GPU is used: ", choice.why_no_gpu);
+  why_no_gpu_here() = choice.why_no_gpu;
+  if (choice.backend != kernels::backend().name) restart_on(choice.backend);
+}
+
+const std::string& why_no_gpu() {
+  return why_no_gpu_here();
+}
+
+void set_cuda_environment(int ranks) {
+  constexpr int kKeep = 0;
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeep);
+  if (ranks > 1) setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
 }
 
 std::string backends_text() {
+  set_cuda_environment(1);
   const kernels::Backend& running = kernels::backend();
   std::string text = str("runs on ", running.name, ": ", running.details, "\n");
   for (const std::string name : {"cpu", "cuda", "sim"}) {
@@ -157,9 +201,9 @@ std::string backends_text() {
       continue;
     }
     const Found found = probe(name);
-    text += found.devices > 0
-                ? str(name, ": ", found.devices, found.devices == 1 ? " device\n" : " devices\n")
-                : str(name, ": cannot be used (", found.why_none, ")\n");
+    text += str(name, ": ", found.devices > 0 ? counted(found.devices, "device") : "cannot be used",
+                found.why_not.empty() ? "" : str(" (", found.why_not, ")"),
+                found.versions.empty() ? "" : "; ", found.versions, "\n");
   }
   return text;
 }

@@ -11,8 +11,10 @@
 
 #include "comm/device_choice.h"
 #include "core/log.h"
+#include "core/memory_usage.h"
 #include "core/stop_signal.h"
 #include "kernels/threads.h"
+#include "launch/backend_choice.h"
 #include "launch/launch_report.h"
 
 namespace fathom::launch {
@@ -97,9 +99,32 @@ std::string device_text(int index, kernels::Precision precision) {
              "), products in ", products[static_cast<int>(precision)]);
 }
 
+// The CPU's memory is everybody's, and nobody is told when it ends.
+std::size_t limit_of(comm::MpiSession& session, std::size_t wanted) {
+  if (wanted > 0 || kernels::backend().owns_memory) return wanted;
+  return static_cast<std::size_t>(available_memory() / session.node().size());
+}
+
+template <typename Options>
+DeviceRequest request_of(const Options& options) {
+  constexpr double kGiB = 1 << 30;
+  return {.threads = options.threads,
+          .limit_bytes = static_cast<std::size_t>(options.memory_limit_gib * kGiB),
+          .precision = options.precision};
+}
+
 }  // namespace
 
+DeviceRequest device_request(const options::Machine& machine) {
+  return request_of(machine);
+}
+
+DeviceRequest device_request(const train::RunConfig& run) {
+  return request_of(run);
+}
+
 std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceRequest& request) {
+  comm::agree_on_backend(session.world(), {session.host(), kernels::backend().name, why_no_gpu()});
   const int threads = choose_threads(session, request.threads);
   const int index = comm::choose_device(session.world(), session.node(), session.host());
   RankPlace place = find_place(session.world().rank(), session.host(), threads);
@@ -109,10 +134,13 @@ std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceReque
     places.push_back(parse_place(text));
   if (session.world().rank() == 0)
     for (const std::string& warning : launch_warnings(places)) log_warn(warning);
+  if (request.show) log_info("on ", kernels::backend().name, ": ", kernels::backend().details);
   if (request.show)
     for (const RankPlace& each : places) log_info(to_string(each));
-  return kernels::make_device(
-      {.limit_bytes = request.limit_bytes, .index = index, .precision = request.precision});
+  return kernels::make_device({.limit_bytes = limit_of(session, request.limit_bytes),
+                               .alone = session.world().size() == 1,
+                               .index = index,
+                               .precision = request.precision});
 }
 
 }  // namespace fathom::launch

@@ -9,6 +9,8 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "kernels/backend.h"
+#include "launch/options/shared.h"
+#include "train/config.h"
 
 namespace fathom::launch {
 
@@ -40,14 +42,20 @@ int run_distributed(std::int64_t ranks, double watch_seconds,
 /// What a rank is to compute with.
 struct DeviceRequest {
   int threads = 0;              ///< 0: the cores that it is bound to, or its share of the node's
-  std::size_t limit_bytes = 0;  ///< of the device's memory; 0: none
+  std::size_t limit_bytes = 0;  ///< of the device's memory; 0: what is free, shared by the node's
+                                ///< ranks where it is the machine's
   kernels::Precision precision = kernels::Precision::f32;
-  bool show = false;  ///< log every rank's place
+  bool show = false;  ///< log the backend and every rank's place
 };
+
+/// What the options of a command ask for.
+DeviceRequest device_request(const options::Machine& machine);
+/// What a recipe asks for.
+DeviceRequest device_request(const train::RunConfig& run);
 
 /// Sets this rank's thread count and opens its device, for GPUs the one of its number on the node.
 /// Warns about what is known to make such a launch slow. Collective. Throws Error(config) on every
-/// rank when a rank has no device of its own.
+/// rank when they are not on one backend, or a rank has no device of its own.
 std::unique_ptr<Device> open_device(comm::MpiSession& session, const DeviceRequest& request);
 
 }  // namespace fathom::launch

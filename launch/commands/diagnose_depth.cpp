@@ -68,7 +68,7 @@ diagnose::depth::DepthSums look(train::Engine& engine, const data::Dataset& set,
 
 int diagnose(comm::MpiSession& session, const options::DiagnoseDepthRequest& request,
              const SourcePlan& source) {
-  const auto device = open_device(session, {.threads = request.ranks.threads});
+  const auto device = open_device(session, device_request(request.ranks));
   WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp},
@@ -104,7 +104,7 @@ int diagnose_depth(const options::Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  choose_backend(request.ranks.device);
+  choose_backend(request.ranks.device, request.ranks.precision);
   catch_stop_signals();
   const SourcePlan source = plan_of(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;

@@ -134,7 +134,7 @@ void diagnose_on_text(Device& device, const DiagnoseMocRequest& request,
 }
 
 int run(comm::MpiSession& session, const DiagnoseMocRequest& request) {
-  const auto device = open_device(session, {.threads = request.threads});
+  const auto device = open_device(session, device_request(request.machine));
   const std::filesystem::path checkpoint = find_checkpoint(request.checkpoint);
   const Controls controls = read_controls(checkpoint);
   diagnose::Report report;
@@ -159,7 +159,7 @@ int diagnose_moc(const options::Arguments& arguments) {
     return 0;
   }
   require_one_rank();
-  choose_backend(request.device);
+  choose_backend(request.machine.device, request.machine.precision);
   return run_distributed(1, 0, [&](comm::MpiSession& session) { return run(session, request); });
 }
 

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "comm/launch_environment.h"
 #include "core/files.h"
 #include "core/stop_signal.h"
 #include "launch/backend_choice.h"
@@ -47,7 +48,7 @@ EvaluationPlan make_plan(const options::EvaluateRequest& request) {
   set_route_scope(request, plan.source);
   generate::check(request.answer.exit, plan.source.plan.mode ? &*plan.source.plan.mode : nullptr);
   // Only rank 0 writes, and perhaps only its machine has the folders.
-  if (launched_rank() == 0)
+  if (comm::launched_rank() == 0)
     for (const std::string& file : {request.answer.answers, request.answer.judge, request.output})
       if (!file.empty()) files::check_writable(file);
   if (!request.answer.prompts.empty())
@@ -70,7 +71,7 @@ json score_records(train::Engine& engine, const options::EvaluateRequest& reques
 
 int evaluate(comm::MpiSession& session, const options::EvaluateRequest& request,
              const EvaluationPlan& plan) {
-  const auto device = open_device(session, {.threads = request.ranks.threads});
+  const auto device = open_device(session, device_request(request.ranks));
   WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(),
                          {.dp = request.ranks.dp, .pp = request.ranks.pp, .tp = request.ranks.tp},
@@ -104,7 +105,7 @@ int evaluate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  choose_backend(request.ranks.device);
+  choose_backend(request.ranks.device, request.ranks.precision);
   catch_stop_signals();
   const EvaluationPlan plan = make_plan(request);
   const int ranks = request.ranks.tp * request.ranks.pp * request.ranks.dp;

@@ -111,7 +111,7 @@ void print(const options::GenerateRequest& request, const std::vector<std::strin
 
 int run(comm::MpiSession& session, const options::GenerateRequest& request,
         const SourcePlan& source) {
-  const auto device = open_device(session, {.threads = request.ranks.threads});
+  const auto device = open_device(session, device_request(request.ranks));
   WatchedWorld watched = watch_calls(session, *device, request.ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(), {.dp = 1, .pp = request.ranks.pp, .tp = request.ranks.tp},
                          *device);
@@ -159,7 +159,7 @@ int generate_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  choose_backend(request.ranks.device);
+  choose_backend(request.ranks.device, request.ranks.precision);
   catch_stop_signals();
   const SourcePlan source = open_source(request.source, request.ranks);
   generate::check(request.exit, source.plan.mode ? &*source.plan.mode : nullptr);

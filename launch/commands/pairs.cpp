@@ -95,7 +95,7 @@ void write(const std::filesystem::path& path, const std::vector<AnsweredPrompt>&
 
 int run(comm::MpiSession& session, const Plan& plan) {
   const options::Ranks& ranks = plan.request.ranks;
-  const auto device = open_device(session, {.threads = ranks.threads});
+  const auto device = open_device(session, device_request(ranks));
   WatchedWorld watched = watch_calls(session, *device, ranks.watchdog_seconds);
   comm::ProcessGrid grid(watched.world(), {.dp = ranks.dp, .pp = ranks.pp, .tp = ranks.tp},
                          *device);
@@ -135,7 +135,7 @@ int pairs_command(const Arguments& arguments) {
     std::cout << *request.reply;
     return 0;
   }
-  choose_backend(request.ranks.device);
+  choose_backend(request.ranks.device, request.ranks.precision);
   catch_stop_signals();
   const Plan plan = make_plan(request);
   const options::Ranks& ranks = request.ranks;

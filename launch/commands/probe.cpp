@@ -87,8 +87,7 @@ void leave_out_dropout(train::TrainConfig& config, train::EnginePlan& plan) {
 int probe(comm::MpiSession& session, const options::ProbeRequest& request,
           const train::EnginePlan& plan) {
   const train::TrainConfig& config = request.config;
-  const auto device =
-      open_device(session, {.threads = config.run.threads, .precision = config.run.precision});
+  const auto device = open_device(session, device_request(config.run));
   WatchedWorld watched = watch_calls(session, *device, seconds_of(config.run));
   comm::ProcessGrid grid(
       watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);

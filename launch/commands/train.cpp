@@ -10,6 +10,7 @@
 #include "launch/commands/dry_run.h"
 #include "launch/session.h"
 #include "launch/watched_world.h"
+#include "train/footprint.h"
 #include "train/memory_report.h"
 #include "train/shared_tokenizer.h"
 #include "train/trainer.h"
@@ -17,19 +18,25 @@
 namespace fathom::launch {
 namespace {
 
-std::size_t bytes_of(double gib) {
-  return static_cast<std::size_t>(gib * (1 << 30));
+// Micro-batches seldom have all the tokens that they may have: this is no reason to stop.
+void warn_of_memory(const train::TrainConfig& config, const train::EnginePlan& plan,
+                    const comm::ProcessGrid& grid, const Device& device) {
+  const double needed = train::footprint(config, plan, grid.place().pp).total();
+  const auto limit = static_cast<double>(device.memory().limit);
+  if (needed > limit)
+    log_warn("full micro-batches would need ", needed / (1 << 20), " MiB and the device gives ",
+             limit / (1 << 20), " MiB (run.memory_limit_gib); --dry-run shows what takes them");
 }
 
 int train(comm::MpiSession& session, const train::TrainConfig& config, bool memory,
           const train::EnginePlan& plan) {
-  const auto device = open_device(session, {.threads = config.run.threads,
-                                            .limit_bytes = bytes_of(config.run.memory_limit_gib),
-                                            .precision = config.run.precision,
-                                            .show = true});
+  DeviceRequest request = device_request(config.run);
+  request.show = true;
+  const auto device = open_device(session, request);
   WatchedWorld watched(session, *device, config.run.watchdog_seconds, config.run.dir);
   comm::ProcessGrid grid(
       watched.world(), {.dp = config.grid.dp, .pp = config.grid.pp, .tp = config.grid.tp}, *device);
+  warn_of_memory(config, plan, grid, *device);
   train::TrainerHooks hooks;
   hooks.program = "fathom " FATHOM_VERSION;
   hooks.config_text = options::to_text(config);

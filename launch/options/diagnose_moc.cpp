@@ -1,7 +1,5 @@
 #include "launch/options/diagnose_moc.h"
 
-#include "launch/options/shared.h"
-
 namespace fathom::options {
 namespace {
 
@@ -58,10 +56,7 @@ void describe(OptionTable& t, DiagnoseMocRequest& r) {
         {.help = "Folder for report.json, a CSV file for each table, and report.svg.",
          .unit = "folder",
          .required = true});
-  describe_device(t, r.device);
-  t.add("threads", r.threads,
-        {.help = "Threads; 0 takes the cores that the process is bound to.",
-         .range = within(0, 4096)});
+  describe_machine(t, r.machine);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels/backend.h"
 #include "launch/options/command_line.h"
+#include "launch/options/shared.h"
 
 namespace fathom::options {
 
@@ -23,8 +23,7 @@ struct DiagnoseMocRequest {
   int iterations = 20;         ///< of the power method, at most
   int jacobian_tokens = 128;   ///< that Jacobians are taken of
   std::string output;          ///< folder of the report
-  int threads = 0;
-  kernels::DeviceKind device = kernels::DeviceKind::automatic;
+  Machine machine;
   std::optional<std::string> reply;  ///< the --help page
 
   bool reads_text() const { return !text.empty() || !data.empty(); }

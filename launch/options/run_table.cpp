@@ -54,17 +54,12 @@ void describe_run(OptionTable& t, train::RunConfig& c) {
         {.help = "On resume, accept options that change the training and differ from the "
                  "checkpoint's; the new values are used."});
   describe_device(t, c.device);
-  t.add("precision", c.precision,
-        {.help = "Products of f32 matrices on a GPU: in f32, or with factors rounded to tf32 or "
-                 "bf16 and f32 sums. Weights, states between layers, losses and sums stay f32.",
-         .on_resume = OnResume::training});
+  t.add("precision", c.precision, {.help = kPrecisionHelp, .on_resume = OnResume::training});
   t.add("threads", c.threads,
         {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
          .range = within(0, 4096)});
   t.add("memory_limit_gib", c.memory_limit_gib,
-        {.help = "Refuse to start when a rank would need more than this; 0 sets no limit.",
-         .unit = "GiB per rank",
-         .range = at_least(0)});
+        {.help = kMemoryLimitHelp, .unit = "GiB per rank", .range = at_least(0)});
   t.add("watchdog_seconds", c.watchdog_seconds,
         {.help = "End the job when a rank makes no progress for this long; at half of it the rank "
                  "says what it waits for. 0 waits forever.",

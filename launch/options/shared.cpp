@@ -35,6 +35,25 @@ void describe_device(OptionTable& table, kernels::DeviceKind& device) {
                "CPU; sim is the GPU's code on the CPU, for tests."});
 }
 
+const char* const kPrecisionHelp =
+    "Products of f32 matrices on a GPU: in f32, or with factors rounded to tf32 or bf16 and f32 "
+    "sums. Weights, states between layers, losses and sums stay f32.";
+
+const char* const kMemoryLimitHelp =
+    "Memory that a rank may take of its device. Parameters, gradients and moments that need more "
+    "end the run at its start, states within a step at their first use. 0 takes what is free: of a "
+    "GPU all but a reserve, of the machine each rank's share.";
+
+void describe_machine(OptionTable& table, Machine& machine) {
+  describe_device(table, machine.device);
+  table.add("precision", machine.precision, {.help = kPrecisionHelp});
+  table.add("memory-limit-gib", machine.memory_limit_gib,
+            {.help = kMemoryLimitHelp, .unit = "GiB per rank", .range = at_least(0)});
+  table.add("threads", machine.threads,
+            {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
+             .range = within(0, 4096)});
+}
+
 void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
   constexpr double max_axis = 65536;
   table.add(
@@ -47,10 +66,7 @@ void describe_ranks(OptionTable& table, Ranks& ranks, bool with_dp) {
               {.help = "Replicas that share the batches.",
                .unit = "ranks",
                .range = within(1, max_axis)});
-  describe_device(table, ranks.device);
-  table.add("threads", ranks.threads,
-            {.help = "Threads of each rank; 0 takes the cores that the rank is bound to.",
-             .range = within(0, 4096)});
+  describe_machine(table, ranks);
   table.add(
       "watchdog-seconds", ranks.watchdog_seconds,
       {.help = "End the job when ranks wait for another one this long; their reports in hang/ "

@@ -27,13 +27,25 @@ void describe_any_tokenizer(OptionTable& table, bool& any_tokenizer);
 /// --device, for commands that make one.
 void describe_device(OptionTable& table, kernels::DeviceKind& device);
 
-/// --tp, --pp, --dp, --device, --threads and --watchdog-seconds.
-struct Ranks {
+/// --device, --precision, --memory-limit-gib and --threads: what each rank computes with.
+struct Machine {
+  kernels::DeviceKind device = kernels::DeviceKind::automatic;
+  kernels::Precision precision = kernels::Precision::f32;
+  double memory_limit_gib = 0.0;  ///< per rank; 0: what is free
+  int threads = 0;                ///< per rank; 0: the cores this rank is bound to
+};
+
+void describe_machine(OptionTable& table, Machine& machine);
+
+/// What --precision and --memory-limit-gib mean, for recipes too.
+extern const char* const kPrecisionHelp;
+extern const char* const kMemoryLimitHelp;
+
+/// --tp, --pp, --dp, those of Machine, and --watchdog-seconds.
+struct Ranks : Machine {
   int tp = 1;
   int pp = 1;
   int dp = 1;
-  kernels::DeviceKind device = kernels::DeviceKind::automatic;
-  int threads = 0;                   ///< per rank; 0: the cores this rank is bound to
   double watchdog_seconds = 1800.0;  ///< 0: none
 };
 

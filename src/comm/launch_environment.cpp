@@ -1,8 +1,10 @@
 #include "comm/launch_environment.h"
 
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -24,6 +26,26 @@ GetEnv or_environment(const GetEnv& given) {
   return given ? given : [](const char* name) -> const char* { return std::getenv(name); };
 }
 
+// Slurm's count for the node of this number, of a text such as "4(x2),3": two nodes with 4 tasks
+// and one with 3.
+std::optional<int> tasks_of_node(const char* text, int node) {
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    int tasks = 0, nodes = 1;
+    if (std::sscanf(part.c_str(), "%d(x%d)", &tasks, &nodes) < 1) return std::nullopt;
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> read_node_ranks(const GetEnv& get) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+    if (const auto ranks = read_count(get, name)) return ranks;
+  const char *tasks = get("SLURM_STEP_TASKS_PER_NODE"), *node = get("SLURM_NODEID");
+  return tasks && node ? tasks_of_node(tasks, std::atoi(node)) : std::nullopt;
+}
+
 }  // namespace
 
 LaunchEnvironment read_launch_environment(const GetEnv& given) {
@@ -34,6 +56,7 @@ LaunchEnvironment read_launch_environment(const GetEnv& given) {
   // Under mpirun a Slurm step belongs to mpirun's own daemons, so its count says nothing.
   if (!found.mpirun_ranks) found.srun_ranks = read_count(get, "SLURM_STEP_NUM_TASKS");
   if (!found.mpirun_ranks && !found.srun_ranks) found.srun_ranks = read_count(get, "SLURM_NTASKS");
+  found.node_ranks = read_node_ranks(get);
   found.wired = found.mpirun_ranks || get("PMIX_RANK") || get("PMI_RANK");
   return found;
 }

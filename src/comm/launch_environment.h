@@ -10,6 +10,7 @@ namespace fathom::comm {
 struct LaunchEnvironment {
   std::optional<int> mpirun_ranks;  ///< OMPI_COMM_WORLD_SIZE, or PMI_SIZE of MPICH-like launchers
   std::optional<int> srun_ranks;    ///< SLURM_STEP_NUM_TASKS, else SLURM_NTASKS
+  std::optional<int> node_ranks;    ///< of these on this node, where the launcher says so
   bool wired = false;               ///< a process manager that MPI can talk to is there
 
   /// True when MPI should be initialised: without a launcher a program is a group of one, and a

@@ -31,7 +31,25 @@ TEST(DeviceChoice, ARankWithoutDevicesIsNamed) {
       [] {
         assign_devices({{"n0", 0, kTwo}, {"n1", 1, {}}});
       },
-      "rank 1 on n1 sees no GPU", "run.device=cpu");
+      "rank 1 on n1 has no GPU;", "run.device=cpu");
+  expect_error(
+      ErrorKind::config,
+      [] {
+        assign_devices({{"n0", 0, {}, "GPU 0 (0000:17:00.0) has compute capability 7.5"}});
+      },
+      "rank 0 on n0 has no GPU that it can use (GPU 0 (0000:17:00.0) has compute capability 7.5)");
+}
+
+TEST(BackendChoice, RanksThatDifferAreNamed) {
+  const RankBackend gpu{"n0", "cuda", ""}, cpu{"n1", "cpu", "no NVIDIA driver"};
+  EXPECT_NO_THROW(check_backends({gpu, gpu}));
+  EXPECT_NO_THROW(check_backends({cpu}));
+  expect_error(
+      ErrorKind::config,
+      [&] {
+        check_backends({gpu, gpu, cpu, cpu, cpu, gpu});
+      },
+      "ranks 0-1,5 on n0: cuda, ranks 2-4 on n1: cpu (no NVIDIA driver)", "run.device=cpu");
 }
 
 TEST(DeviceChoice, MoreRanksThanDevicesAreRefused) {

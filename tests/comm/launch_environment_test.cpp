@@ -39,6 +39,19 @@ TEST(LaunchEnvironment, ByHandInsideAnAllocationIsRefused) {
   expect_error(by_hand, 1, 4, "Slurm says 4 tasks but MPI sees 1");
 }
 
+TEST(LaunchEnvironment, LaunchersSayHowManyRanksANodeHas) {
+  EXPECT_FALSE(read({}).node_ranks);
+  EXPECT_EQ(read({{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}).node_ranks, 3);
+  EXPECT_EQ(read({{"MPI_LOCALNRANKS", "2"}}).node_ranks, 2);
+  const auto on_node = [](const char* node) {
+    return read({{"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}, {"SLURM_NODEID", node}}).node_ranks;
+  };
+  EXPECT_EQ(on_node("0"), 4);
+  EXPECT_EQ(on_node("1"), 4);
+  EXPECT_EQ(on_node("2"), 3);
+  EXPECT_FALSE(on_node("3"));
+}
+
 TEST(LaunchEnvironment, MpirunGoesBeforeTheStepOfItsDaemons) {
   const auto found =
       read({{"OMPI_COMM_WORLD_SIZE", "4"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}});
