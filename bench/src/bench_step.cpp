@@ -111,6 +111,7 @@ class Bench {
     const double norm = engine_.optimizer().gradient_norm(grid);
     const train::OptimConfig& optim = options_.config.optim;
     engine_.update(optim.lr, train::clip_factor(norm, optim.clip));
+    device_.synchronize();
     grid.world().barrier();
     const double seconds = timer.seconds();
     step_bytes_ = device_.memory().peak - before;
@@ -131,7 +132,8 @@ void run(const StepOptions& options) {
   comm::MpiSession session;
   const train::GridConfig& shape = options.config.grid;
   const auto device = kernels::make_device(
-      {.index = comm::choose_device(session.world(), session.node(), session.host())});
+      {.index = comm::choose_device(session.world(), session.node(), session.host()),
+       .precision = options.config.run.precision});
   comm::ProcessGrid grid(session.world(), {.dp = shape.dp, .pp = shape.pp, .tp = shape.tp},
                          *device);
   Bench bench(*device, grid, options);
