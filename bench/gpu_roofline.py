@@ -4,7 +4,7 @@
 
 On paper: bytes count each operand of a launch once, as if nothing stayed in the caches from one launch to the next,
 operations are multiply-adds times two. A launch's time is the longer of bytes / bandwidth and operations / rate, and
-at least what a launch itself costs.
+at least what a launch itself costs. tests/gpu/launch_list_test.py holds the list against what a layer launches.
 """
 
 import argparse
@@ -33,69 +33,93 @@ class Layer:
         self.heads = heads
         self.t, self.length, self.precision = tokens, length, precision
         self.list = []
+        self.products = []  # (m, n, k) of each
 
     def rows(self, phase, kernel, what, floats, operations=0):
         self.list.append(Launch(phase, kernel, what, 4 * floats, operations, RATES["f32"]))
 
-    def product(self, phase, what, m, n, k, beta=0):
-        """C [m, n] = A [m, k] B [k, n] in f32 memory. For bf16 the factors are rounded first."""
+    def narrow(self, phase, what, floats):
+        """A factor of products in bf16."""
         if self.precision == "bf16":
-            for name, size in (("A", m * k), ("B", k * n)):
-                self.list.append(Launch(phase, "round_to_bf16", f"{name} of {what}", 6 * size, 0, RATES["f32"]))
-        factor = 2 if self.precision == "bf16" else 4
-        size = factor * (m * k + k * n) + 4 * m * n * (1 + beta)
-        self.list.append(Launch(phase, "gemm", f"{what} {m} x {n} x {k}", size, 2 * m * n * k, RATES[self.precision]))
+            self.list.append(Launch(phase, "narrow", what, 6 * floats, 0, RATES["f32"]))
 
-    def attention(self, phase, kernel, floats, products):
+    def product(self, phase, what, m, n, k):
+        """C [m, n] = A [m, k] B [k, n], C in f32 memory."""
+        factor = 2 if self.precision == "bf16" else 4
+        size = factor * (m * k + k * n) + 4 * m * n
+        self.list.append(Launch(phase, "gemm", f"{what} {m} x {n} x {k}", size, 2 * m * n * k, RATES[self.precision]))
+        self.products.append((m, n, k))
+
+    def linear(self, phase, what, inputs, outputs):
+        self.narrow(phase, f"x of {what}", self.t * inputs)
+        self.narrow(phase, f"W of {what}", inputs * outputs)
+        self.product(phase, what, self.t, outputs, inputs)
+
+    def linear_backward(self, phase, what, inputs, outputs, remade=True):
+        """`remade`: the input was not kept, and is rounded again when it has been made again."""
+        self.narrow(phase, f"dy of {what}", self.t * outputs)
+        if remade:
+            self.narrow(phase, f"x of {what}", self.t * inputs)
+        self.product(phase, f"d{what} / dW", outputs, inputs, self.t)
+        self.narrow(phase, f"W of {what}", inputs * outputs)
+        self.product(phase, f"d{what} / dx", self.t, inputs, outputs)
+
+    def attention(self, phase, kernel, what, floats, products):
         # Causal: each query meets half of its sequence. FMA units, not tensor cores (src/gpu/attention_*.cu).
         pairs = self.t * (self.length + 1) / 2
-        self.list.append(Launch(phase, kernel, "", 4 * floats, products * 2 * pairs * self.q, RATES["f32"]))
+        self.list.append(Launch(phase, kernel, what, 4 * floats, products * 2 * pairs * self.q, RATES["f32"]))
 
     def forward(self, phase="forward"):
         t, h, f, q, kv = self.t, self.h, self.f, self.q, self.kv
         self.rows(phase, "norm_forward", "before attention", 2 * t * h, 4 * t * h)
-        self.product(phase, "qkv", t, q + 2 * kv, h)
+        self.linear(phase, "qkv", h, q + 2 * kv)
         self.rows(phase, "rotate", "queries and keys", 2 * t * (q + kv), 3 * t * (q + kv))
-        self.attention(phase, "attention_forward", t * (2 * q + 2 * kv), 2)
-        self.product(phase, "attention out", t, h, q)
+        self.attention(phase, "attention_forward", "", t * (2 * q + 2 * kv), 2)
+        self.linear(phase, "attention out", q, h)
         self.rows(phase, "residual_forward", "", 3 * t * h, t * h)
         self.rows(phase, "norm_forward", "before feed-forward", 2 * t * h, 4 * t * h)
-        self.product(phase, "gate and up", t, 2 * f, h)
-        self.rows(phase, "gated_forward", "", 3 * t * f, 5 * t * f)
-        self.product(phase, "down", t, h, f)
+        self.linear(phase, "gate and up", h, 2 * f)
+        self.rows(phase, "gated_forward_as", "", 3 * t * f, 5 * t * f)
+        self.linear(phase, "down", f, h)
         self.rows(phase, "residual_forward", "", 3 * t * h, t * h)
         return self
 
-    def linear_backward(self, phase, what, inputs, outputs):
-        self.product(phase, f"d{what} / dW", outputs, inputs, self.t)
-        self.product(phase, f"d{what} / dx", self.t, inputs, outputs)
+    def norm_backward(self, phase):
+        t, h, groups = self.t, self.h, 32  # of rows, whose sums the weight's gradient is made of
+        self.rows(phase, "norm_backward", "with the residual's gradient", 4 * t * h, 8 * t * h)
+        self.rows(phase, "accumulate_weight_gradient", "of groups of rows", (2 * t + groups) * h, 3 * t * h)
+        self.rows(phase, "accumulate_column_sums", "of groups of groups", 2 * groups * h, 0)
+        self.rows(phase, "accumulate_column_sums", "of the norm's weight", (groups + 1) * h, groups * h)
 
     def backward(self, phase="backward"):
         t, h, f, q, kv = self.t, self.h, self.f, self.q, self.kv
-        self.rows(phase, "gated_forward", "made again", 3 * t * f, 5 * t * f)
+        self.rows(phase, "gated_forward_as", "made again", 3 * t * f, 5 * t * f)
         self.linear_backward(phase, "down", f, h)
-        self.rows(phase, "gated_backward", "", 5 * t * f, 10 * t * f)
+        self.rows(phase, "gated_backward_as", "", 5 * t * f, 10 * t * f)
         self.rows(phase, "norm_forward", "made again", 2 * t * h, 4 * t * h)
         self.linear_backward(phase, "gate and up", h, 2 * f)
-        self.rows(phase, "norm_backward", "with the residual's gradient", 4 * t * h, 8 * t * h)
-        self.rows(phase, "norm_weight", "", 2 * t * h, 3 * t * h)
-        self.linear_backward(phase, "attention out", q, h)
-        self.attention(phase, "attention_backward", t * (4 * q + 4 * kv), 7)
+        self.norm_backward(phase)
+        self.linear_backward(phase, "attention out", q, h, remade=False)
+        self.attention(phase, "attention_backward", "queries", t * (4 * q + 2 * kv), 3)
+        self.attention(phase, "attention_backward", "keys and values", t * (2 * q + 4 * kv), 4)
         self.rows(phase, "rotate", "their gradients", 2 * t * (q + kv), 3 * t * (q + kv))
         self.rows(phase, "norm_forward", "made again", 2 * t * h, 4 * t * h)
         self.linear_backward(phase, "qkv", h, q + 2 * kv)
-        self.rows(phase, "norm_backward", "with the residual's gradient", 4 * t * h, 8 * t * h)
-        self.rows(phase, "norm_weight", "", 2 * t * h, 3 * t * h)
+        self.norm_backward(phase)
         return self
 
     def update(self, phase="update"):
-        weights = {"qkv": self.h * (self.q + 2 * self.kv), "attention out": self.q * self.h,
-                   "gate and up": 2 * self.f * self.h, "down": self.f * self.h, "norms": 2 * self.h}
+        h, f = self.h, self.f
+        weights = {"q": h * self.q, "k": h * self.kv, "v": h * self.kv, "attention out": self.q * h, "gate": h * f,
+                   "up": h * f, "down": f * h, "attention norm": h, "feed-forward norm": h}
         for name, n in weights.items():
-            self.rows(phase, "sum_of_squares", name, n, 2 * n)
+            self.rows(phase, "partial_sums_of_squares", name, n, 2 * n)
         for name, n in weights.items():
             self.rows(phase, "adamw", name, 7 * n, 12 * n)
         return self
+
+    def step(self):
+        return self.forward().backward().update()
 
 
 def least_seconds(launch):
@@ -143,7 +167,7 @@ def main():
     if "intermediate_size" not in config:
         sys.exit(f"{options.model}: only gated (LLaMA-like) blocks are on paper")
     layer = Layer(config, options.tokens, options.length, options.precision)
-    launches = layer.forward().backward().update().list
+    launches = layer.step().list
     if not options.sums:
         print_table(launches)
     print_sums(launches, layer)

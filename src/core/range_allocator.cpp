@@ -44,6 +44,13 @@ void* RangeAllocator::allocate(std::size_t bytes) {
   return base_ + offset;
 }
 
+std::size_t RangeAllocator::piece_bytes(const void* memory) const noexcept {
+  if (!owns(memory)) return 0;
+  const auto used =
+      used_.find(static_cast<std::size_t>(static_cast<const std::byte*>(memory) - base_));
+  return used == used_.end() ? 0 : used->second;
+}
+
 void RangeAllocator::free(void* memory) noexcept {
   if (memory == nullptr) return;
   std::size_t offset = static_cast<std::size_t>(static_cast<std::byte*>(memory) - base_);

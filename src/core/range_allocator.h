@@ -23,6 +23,9 @@ class RangeAllocator {
   void* allocate(std::size_t bytes);
   void free(void* memory) noexcept;
 
+  /// Of the piece that allocate() returned, as it was rounded up; 0 of any other address.
+  std::size_t piece_bytes(const void* memory) const noexcept;
+
   bool owns(const void* memory) const noexcept {
     const auto* address = static_cast<const std::byte*>(memory);
     return address >= base_ && address < base_ + size_;

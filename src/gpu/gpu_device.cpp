@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/sanitizer.h"
 #include "gpu/devices.h"
 
 namespace fathom::gpu {
@@ -24,6 +25,11 @@ constexpr std::size_t kForCode = 512 * kMiB, kForLazyCode = 128 * kMiB;
 std::size_t reserve(bool alone) {
   return kMatrixWorkspace + (alone ? kForLazyCode : kForNccl + kForCode);
 }
+
+// For the address sanitizer, which only the stand-in can be compiled with, each piece of memory
+// ends in bytes that nothing may touch. It looks when something is enqueued, so streams must not be
+// lazy.
+constexpr std::size_t kGap = kAddressSanitizer ? RangeAllocator::kAlignment : 0;
 
 int make_current(int index) {
   const DeviceCount found = count_devices();
@@ -79,7 +85,9 @@ GpuDevice::GpuDevice(const kernels::DeviceOptions& options)
       uploads_(wait_),
       downloads_(wait_),
       block_(make_device_memory(bytes_)),
-      range_(block_.get(), bytes_) {}
+      range_(block_.get(), bytes_) {
+  ASAN_POISON_MEMORY_REGION(block_.get(), bytes_);
+}
 
 // Work that is still queued uses what is about to be destroyed. Its errors have nobody to go to.
 GpuDevice::~GpuDevice() {
@@ -87,9 +95,15 @@ GpuDevice::~GpuDevice() {
 }
 
 void* GpuDevice::allocate(std::size_t bytes) {
-  void* memory = range_.allocate(bytes);
+  void* memory = range_.allocate(bytes + kGap);
+  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
   if (poisoned_ && bytes > 0) FATHOM_CUDA(cudaMemsetAsync(memory, 0xff, bytes, stream_.get()));
   return memory;
+}
+
+void GpuDevice::free(void* memory) noexcept {
+  ASAN_POISON_MEMORY_REGION(memory, range_.piece_bytes(memory));
+  range_.free(memory);
 }
 
 void GpuDevice::copy_from_host(void* device_memory, const void* host, std::size_t bytes) {

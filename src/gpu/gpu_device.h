@@ -23,7 +23,7 @@ class GpuDevice final : public Device {
   ~GpuDevice() override;
 
   void* allocate(std::size_t bytes) override;
-  void free(void* memory) noexcept override { range_.free(memory); }
+  void free(void* memory) noexcept override;
   bool owns(const void* memory) const noexcept override { return range_.owns(memory); }
 
   void copy_from_host(void* device_memory, const void* host, std::size_t bytes) override;

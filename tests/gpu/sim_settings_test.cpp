@@ -28,8 +28,8 @@ class SimSettings : public SimTest {
 
  private:
   static void clear() {
-    for (const char* name : {"THREADS", "BLOCKS", "STREAMS", "PROTECT", "DEVICES", "MEMORY",
-                             "CAPABILITY", "NCCL_FAILS"})
+    for (const char* name : {"THREADS", "BLOCKS", "STREAMS", "RECORD", "PROTECT", "DEVICES",
+                             "MEMORY", "CAPABILITY", "NCCL_FAILS"})
       unsetenv((std::string("FATHOM_SIM_") + name).c_str());
   }
 };
@@ -42,6 +42,7 @@ TEST_F(SimSettings, AreReadFromTheEnvironment) {
   EXPECT_EQ(with("FATHOM_SIM_BLOCKS", "random:5").block_seed, 5u);
   EXPECT_TRUE(with("FATHOM_SIM_STREAMS", "lazy").lazy_streams);
   EXPECT_FALSE(with("FATHOM_SIM_STREAMS", "eager").lazy_streams);
+  EXPECT_EQ(with("FATHOM_SIM_RECORD", "launches.txt").record, "launches.txt");
   EXPECT_TRUE(with("FATHOM_SIM_PROTECT", "1").protect);
   EXPECT_EQ(with("FATHOM_SIM_DEVICES", "0").devices, 0);
   EXPECT_EQ(with("FATHOM_SIM_MEMORY", "64").device_bytes, std::size_t{64} << 20);

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/device.h"
 #include "kernels/mixture.h"
 #include "random_values.h"
+#include "tests/support/test_device.h"
 
 namespace fathom::kernels {
 namespace {
@@ -41,7 +41,7 @@ struct Case {
 // Runs `passes` on the blocks of the mixture and the layers.
 template <typename Passes>
 Numbers run(const Case& c, Passes passes) {
-  const auto device = make_guarded_device(std::size_t{16} << 20);
+  const auto device = test::make_test_device(std::size_t{16} << 20);
   std::vector<float> blocks(static_cast<std::size_t>(kRows * kVocab), NAN);
   blocks.insert(blocks.end(), c.layers.begin(), c.layers.end());
   const Tensor logits = Tensor::from_host(*device, {(c.k + 1) * kRows, kVocab}, blocks);

@@ -2,8 +2,10 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
+#include "core/error.h"
 #include "gpu/sim/cublaslt_multiply.h"
 #include "gpu/sim/memory.h"
+#include "gpu/sim/recording.h"
 #include "gpu/sim/stream_queue.h"
 #include "gpu/sim/streams.h"
 
@@ -94,6 +96,12 @@ std::size_t extent(const Layout& layout) {
 
 bool aligned(const void* memory, std::uint32_t bytes) {
   return reinterpret_cast<std::uintptr_t>(memory) % bytes == 0;
+}
+
+const char* name_of(ColumnProduct::Factors factors) {
+  return factors == ColumnProduct::Factors::f32    ? "f32"
+         : factors == ColumnProduct::Factors::tf32 ? "tf32"
+                                                   : "bf16";
 }
 
 template <typename T>
@@ -285,6 +293,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
                               static_cast<float*>(d),
                               of_d.stride,
                               adds ? description.bias : nullptr};
+  if (recording())
+    record(fathom::str("product ", of_d.columns, " ", of_d.rows, " ", product.k, " ",
+                       name_of(factors)));
   enqueue(stream, [product] { multiply(product); });
   return CUBLAS_STATUS_SUCCESS;
 }

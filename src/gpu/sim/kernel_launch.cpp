@@ -14,6 +14,7 @@
 #include "gpu/sim/block.h"
 #include "gpu/sim/fault.h"
 #include "gpu/sim/memory.h"
+#include "gpu/sim/recording.h"
 #include "gpu/sim/settings.h"
 #include "gpu/sim/stream_queue.h"
 #include "gpu/sim/streams.h"
@@ -113,6 +114,11 @@ void check_words(const LaunchRequest& request, int argument, const void* object,
 
 void submit(const LaunchRequest& request, void (*call)(const void*),
             std::function<const void*()> arguments) {
+  if (recording()) {
+    const dim3 &g = request.blocks, &b = request.threads;
+    record(str("kernel ", std::uint64_t{g.x} * g.y * g.z, " ", b.x * b.y * b.z, " ",
+               request.shared_bytes, " ", kernel_name(request)));
+  }
   enqueue(request.stream, [=, arguments = std::move(arguments)] {
     try {
       run_grid({.blocks = request.blocks,

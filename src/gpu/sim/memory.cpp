@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/sanitizer.h"
 #include "gpu/sim/fault.h"
 #include "gpu/sim/poison.h"
 #include "gpu/sim/settings.h"

@@ -1,14 +1,6 @@
 #pragma once
 
-// What device and shared memory holds before a kernel writes to it, and how the address sanitizer,
-// where it is on, is told which bytes may be touched.
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(address, bytes)
-#define ASAN_UNPOISON_MEMORY_REGION(address, bytes)
-#endif
+// What device and shared memory holds before a kernel writes to it.
 
 namespace fathom::gpu::sim {
 

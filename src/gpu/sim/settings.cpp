@@ -74,6 +74,7 @@ Settings settings_of_environment() {
   read_order("FATHOM_SIM_THREADS", s.threads, s.thread_seed);
   read_order("FATHOM_SIM_BLOCKS", s.blocks, s.block_seed);
   s.lazy_streams = read_choice("FATHOM_SIM_STREAMS", "eager", "lazy");
+  s.record = variable("FATHOM_SIM_RECORD");
   s.protect = read_choice("FATHOM_SIM_PROTECT", "0", "1");
   if (const auto text = variable("FATHOM_SIM_DEVICES"); !text.empty())
     s.devices = static_cast<int>(number("FATHOM_SIM_DEVICES", text, 0, 64));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace fathom::gpu::sim {
 
@@ -16,6 +17,7 @@ struct Settings {
   std::uint64_t thread_seed = 1;
   std::uint64_t block_seed = 1;
   bool lazy_streams = false;  ///< FATHOM_SIM_STREAMS=eager|lazy, see streams.h
+  std::string record;    ///< FATHOM_SIM_RECORD: a file that gets a line for each kernel and product
   bool protect = false;  ///< FATHOM_SIM_PROTECT=0|1: the host dies where it touches device memory
   int devices = 8;       ///< FATHOM_SIM_DEVICES
   std::size_t device_bytes = std::size_t{4096}

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/sanitizer.h"
 #include "gpu/sim/block.h"
 #include "gpu/sim/poison.h"
 #include "gpu/sim/settings.h"
