@@ -7,12 +7,15 @@ import array
 import json
 import math
 import pathlib
+import re
 import struct
 import sys
 
 # Products of 1e3 terms or so whose factors have these relative errors: the share of a tensor's norm
 # by which its gradient may differ. Errors of single terms are independent, so they do not add up.
 ALLOWED = {"f32": 1e-4, "tf32": 2**-9, "bf16": 2**-5}
+
+KILLED = "137"  # 128 + SIGKILL, as a shell reports it
 
 
 def read_safetensors(path):
@@ -29,27 +32,54 @@ def read_safetensors(path):
 
 
 def distance(ours, theirs):
-    """|ours - theirs| / |theirs|."""
+    """|ours - theirs| / |theirs|; infinite where it is not a number, so that the worst of several is found."""
+    if ours is None or len(ours) != len(theirs):
+        return math.inf
     gap = sum((a - b) ** 2 for a, b in zip(ours, theirs))
-    return math.sqrt(gap / max(sum(b * b for b in theirs), 1e-30))
+    found = math.sqrt(gap / max(sum(b * b for b in theirs), 1e-30))
+    return found if math.isfinite(found) else math.inf
 
 
-def compare_probes(work, report):
-    for precision, allowed in ALLOWED.items():
-        found = {}
-        for file in ("expected.safetensors", "grads.safetensors"):
-            cpu, gpu = work / "probe_cpu" / file, work / f"probe_{precision}" / file
-            if not (cpu.exists() and gpu.exists()):
-                continue
-            theirs, ours = read_safetensors(cpu), read_safetensors(gpu)
-            found |= {name: distance(ours[name], values) for name, values in theirs.items()}
-        if not found:
-            report["failed"].append(f"probe_{precision}: nothing to compare")
-            continue
-        worst = max(found, key=found.get)
-        report["parity"][precision] = {"tensors": len(found), "worst": worst, "distance": found[worst]}
-        if not found[worst] <= allowed:
-            report["failed"].append(f"probe_{precision}: {worst} differs by {found[worst]:.2e}, more than {allowed:.2e}")
+def compare_tensors(work, precision, report):
+    """Outputs and gradients of one batch."""
+    found = {}
+    for file in ("expected.safetensors", "grads.safetensors"):
+        cpu, gpu = work / "probe_cpu" / file, work / f"probe_{precision}" / file
+        if not (cpu.exists() and gpu.exists()):
+            report["failed"].append(f"probe_{precision}: {file} is missing")
+            return
+        theirs, ours = read_safetensors(cpu), read_safetensors(gpu)
+        found |= {name: distance(ours.get(name), values) for name, values in theirs.items()}
+    worst = max(found, key=found.get)
+    report["parity"][precision] = {"tensors": len(found), "worst": worst, "distance": found[worst]}
+    if found[worst] > ALLOWED[precision]:
+        report["failed"].append(
+            f"probe_{precision}: {worst} differs by {found[worst]:.2e}, more than {ALLOWED[precision]:.2e}")
+
+
+def read_steps_of_probe(path):
+    """[(loss, norm of the gradient)] by step."""
+    if not path.exists():
+        return []
+    lines = re.findall(r"^step \d+  loss (\S+)  grad_norm (\S+)$", path.read_text(), re.M)
+    return [(float(loss), float(norm)) for loss, norm in lines]
+
+
+def compare_steps(work, precision, report):
+    """Losses and gradients' norms of a few updates. Each update carries the errors of those before it on."""
+    theirs = read_steps_of_probe(work / "probe_cpu.log")
+    ours = read_steps_of_probe(work / f"probe_{precision}.log")
+    if not theirs or len(ours) != len(theirs):
+        report["failed"].append(f"probe_{precision}: {len(ours)} steps, and {len(theirs)} on the CPU")
+        return
+    worst = 0
+    for step, (a, b) in enumerate(zip(ours, theirs)):
+        for what, x, y in zip(("loss", "norm of the gradient"), a, b):
+            off = distance([x], [y])
+            worst = max(worst, off)
+            if off > (1 + step) * ALLOWED[precision]:
+                report["failed"].append(f"probe_{precision}: the {what} of step {step} is {x}, and {y} on the CPU")
+    report["parity"].setdefault(precision, {})["steps"] = worst
 
 
 def losses(folder):
@@ -76,9 +106,11 @@ def read_steps(output, report):
     for line in (output / "steps.txt").read_text().splitlines():
         name, code, seconds = line.split()
         report["steps"][name] = {"code": code, "seconds": int(seconds)}
-        killed = name == "train_stopped" and code == "137"
-        if code != "0" and not killed:
-            report["failed"].append(f"{name}: exit code {code}")
+        wanted = KILLED if name == "train_stopped" else "0"
+        if code != wanted:
+            report["failed"].append(f"{name}: exit code {code}, not {wanted}")
+    if not report["steps"]:
+        report["failed"].append("no step was taken")
 
 
 def read_benches(work, report):
@@ -100,7 +132,9 @@ def main():
     work, output = map(pathlib.Path, sys.argv[1:3])
     report = {"failed": [], "steps": {}, "parity": {}, "same_losses": {}, "speed": {}}
     read_steps(output, report)
-    compare_probes(work, report)
+    for precision in ALLOWED:
+        compare_tensors(work, precision, report)
+        compare_steps(work, precision, report)
     compare_runs(work, report)
     read_benches(work, report)
     (output / "report.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -8,6 +8,7 @@
 
 #include "model/spec.h"
 #include "model/stage.h"
+#include "tests/support/test_data.h"
 
 namespace fathom::test {
 
@@ -16,8 +17,7 @@ inline const std::string kGoldenModels[] = {"gpt2", "llama",      "llama3", "mis
 
 /// config.json of a golden model.
 inline std::string golden_config(const std::string& model) {
-  const std::string path =
-      std::string(FATHOM_TEST_DATA) + "/golden/models/" + model + "/config.json";
+  const std::string path = test_data("golden/models/" + model + "/config.json");
   std::ifstream file(path);
   EXPECT_TRUE(file.good()) << path;
   return {std::istreambuf_iterator<char>(file), {}};

@@ -5,12 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/test_data.h"
+
 /// What tests against golden files share (tests/data/golden): where they lie, and how values are
 /// compared.
 namespace fathom::test {
 
 inline std::string golden(const std::string& path) {
-  return std::string(FATHOM_TEST_DATA) + "/golden/" + path;
+  return test_data("golden/" + path);
 }
 
 inline double norm(const std::vector<float>& values) {
