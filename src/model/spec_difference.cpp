@@ -1,6 +1,7 @@
 #include "model/spec_difference.h"
 
 #include <charconv>
+#include <cmath>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -45,9 +46,13 @@ template <typename Number>
 requires std::is_arithmetic_v<Number> std::string to_text(Number number) {
   if constexpr (std::is_same_v<Number, bool>) {
     return number ? "true" : "false";
+  } else if constexpr (std::is_integral_v<Number>) {
+    return std::to_string(number);
   } else {
+    const bool whole = number == std::floor(number) && std::abs(number) < Number{1e9};
+    const auto format = whole ? std::chars_format::fixed : std::chars_format::general;
     char text[32];
-    return {text, std::to_chars(text, text + sizeof text, number).ptr};
+    return {text, std::to_chars(text, text + sizeof text, number, format).ptr};
   }
 }
 

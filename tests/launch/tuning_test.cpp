@@ -273,7 +273,7 @@ TEST_F(Tuning, WarnsOfParametersThatLearnNothing) {
   const std::string loreft = "--run.steps=1 --adapter.kind=loreft --adapter.rank=4 ";
   // A record of two tokens has a prompt of one at most.
   EXPECT_TRUE(succeed(train("prompts", loreft)).has(" of 40 records lack one of two tokens"));
-  testing::write_tokens(*files_ / "bare.h5", 40, 2, 2, 1024, 3);
+  testing::write_tokens(*files_ / "bare.h5", 40, 2, 2, 1024, 3, testing::shakespeare());
   EXPECT_TRUE(succeed(train("bare", loreft + "--data.train=bare.h5")).has("nothing is learnt"));
 }
 

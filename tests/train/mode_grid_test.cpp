@@ -61,7 +61,7 @@ std::vector<Case> cases() {
       {"no_norms", [](TrainConfig& c) { c.mode.spec.norms = methods::mode::Norms::none; }},
       {"shared_norm", [](TrainConfig& c) { c.mode.spec.norms = methods::mode::Norms::shared; }},
       {"all_layers", [](TrainConfig& c) { c.mode.spec.k = 4; }},
-      {"one_layer", [](TrainConfig& c) { c.mode.spec.k = 1; }},
+      {"one_layer", [](TrainConfig& c) { c.mode = {.enabled = true, .spec = {.k = 1}}; }},
       {"no_lambda", [](TrainConfig& c) { c.mode.lambda = 0; }},
       {"taught", taught},
       {"taught_no_lambda",

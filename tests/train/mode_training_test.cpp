@@ -133,7 +133,7 @@ TEST_P(ModeTraining, KShrinksAndStaysSoOverAResume) {
   const auto state = parse_run_state(reader.manifest().run.state, "manifest");
   const model::ModelSpec model = model::parse_config(state.model_config, "manifest");
   const fs::path folder = *files_ / (name + "_export");
-  const HfWeights weights(config(name, 6, GetParam()).model.path, model.family);
+  const HfWeights weights(config(name, 6, GetParam()).model.path);
   write_mode_file(reader, state.mode, model, weights, folder);
   const auto spec = read_mode_spec(folder);
   ASSERT_TRUE(spec.has_value());

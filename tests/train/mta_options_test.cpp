@@ -1,6 +1,10 @@
 // What single options of MTA change, and what is counted of samples and spans that add nothing.
 
 #include <cmath>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "model/piece_copy.h"
 #include "tests/train/mta_run.h"
@@ -58,7 +62,8 @@ Values values_of(Engine& engine) {
   for (const model::Parameter& parameter : engine.student().parameters().parameters())
     for (const model::Piece& piece : parameter.pieces) {
       std::vector<float> part(static_cast<std::size_t>(piece.rows * piece.columns));
-      model::piece_to_host(parameter, parameter.value, piece, part);
+      model::piece_to_host(parameter, parameter.value, piece,
+                           std::as_writable_bytes(std::span(part)));
       auto& all = values[parameter.name];
       all.insert(all.end(), part.begin(), part.end());
     }

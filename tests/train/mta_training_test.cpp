@@ -13,6 +13,14 @@
 namespace fathom::train::mta_run {
 namespace {
 
+// On four ranks the grids of two axes: those of one are what two ranks show.
+std::vector<comm::GridShape> tried_grids() {
+  std::vector<comm::GridShape> all = small::grids(small::launched_ranks());
+  if (small::launched_ranks() == 4)
+    std::erase_if(all, [](const comm::GridShape& g) { return std::max({g.dp, g.pp, g.tp}) == 4; });
+  return all;
+}
+
 TEST_P(MtaTraining, IsTheSameOnOneRank) {
   expect_same_on_one_rank(config("together"));
 }
@@ -104,18 +112,18 @@ TEST_P(MtaTraining, ProjectorsAreKeptAndNotExported) {
 
 // The projectors and their moments lie elsewhere then, and each in other pieces.
 TEST_P(MtaTraining, GoesOnOnAnotherGridToRounding) {
-  const auto grids = small::grids(small::launched_ranks());
+  const auto grids = tried_grids();
   const auto at = std::find(grids.begin(), grids.end(), GetParam());
   const comm::GridShape& next =
       grids[static_cast<std::size_t>(at - grids.begin() + 1) % grids.size()];
-  TrainConfig stopped = config(run_name("moved"), GetParam());
+  TrainConfig stopped = config("moved");
   stopped.run.steps = 2;
   train(test::world(), stopped);
-  TrainConfig moved = config(run_name("moved"), next);
+  TrainConfig moved = config("moved", next);
   moved.run.resume = Resume::must;
   train(test::world(), moved);
   if (test::world().rank() != 0) return;
-  const TrainConfig straight = config(run_name("unmoved"), {});
+  const TrainConfig straight = config("unmoved", comm::GridShape{});
   train(*comm::self_communicator(), straight);
   const std::vector<json> ours = steps(moved), theirs = steps(straight);
   ASSERT_EQ(ours.size(), 4u);
@@ -141,8 +149,7 @@ std::string name_of(const ::testing::TestParamInfo<comm::GridShape>& info) {
   return small::name_of(info.param);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllGrids, MtaTraining,
-                         ::testing::ValuesIn(small::grids(small::launched_ranks())), name_of);
+INSTANTIATE_TEST_SUITE_P(AllGrids, MtaTraining, ::testing::ValuesIn(tried_grids()), name_of);
 
 }  // namespace
 }  // namespace fathom::train::mta_run

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/sanitizer.h"
 #include "gpu/sim/block.h"
 #include "gpu/sim/fault.h"
 #include "gpu/sim/memory.h"
@@ -48,6 +49,9 @@ template <typename... Parts>
 }
 
 bool is_mapped(std::uintptr_t address) {
+  // The address sanitizer maps its shadow below this, where two small numbers side by side point.
+  constexpr std::uintptr_t kShadowEnd = 0x10007fff8000;
+  if (kAddressSanitizer && address < kShadowEnd) return false;
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGE_SIZE));
   unsigned char resident = 0;
   return mincore(reinterpret_cast<void*>(address / page * page), 1, &resident) == 0;
