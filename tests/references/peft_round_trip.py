@@ -22,16 +22,17 @@ TOKENS = DATA / "token_files/h5py.h5"
 LIMIT = 1e-4  # f32 logits of a few units through four layers, summed in another order
 
 TRAINED = {
-    "lora": ["rank=4", "alpha=8", "targets=all-linear"],
+    "lora": ["kind=lora", "rank=4", "alpha=8", "targets=all-linear"],
     "lora rslora, layers 1,3": ["kind=lora", "rank=4", "rslora=true", "layers=1,3"],
-    "lora all-linear, layers 0,2": ["rank=4", "targets=all-linear", "layers=0,2"],
-    "lora, two expressions": ["rank=4", r"targets=regex:.*(o_proj|c_attn),"
-                              r"regex:.*\.[13]\..*(q_proj|c_fc)"],
-    "dora regex, layers 1,2": ["rank=4", r"targets=regex:.*(q_proj|c_attn|up_proj|c_fc)",
-                               "layers=1,2"],
-    "vera all-linear, layers 1": ["rank=16", "targets=all-linear", "layers=1", "d_initial=0.5"],
-    "dora": ["rank=4", "alpha=8", "targets=all-linear"],
-    "vera": ["rank=16", "targets=all-linear", "d_initial=0.5"],
+    "lora all-linear, layers 0,2": ["kind=lora", "rank=4", "targets=all-linear", "layers=0,2"],
+    "lora, two expressions": ["kind=lora", "rank=4",
+                              r"targets=regex:.*(o_proj|c_attn),regex:.*\.[13]\..*(q_proj|c_fc)"],
+    "dora regex, layers 1,2": ["kind=dora", "rank=4", "layers=1,2",
+                               r"targets=regex:.*(q_proj|c_attn|up_proj|c_fc)"],
+    "vera all-linear, layers 1": ["kind=vera", "rank=16", "targets=all-linear", "layers=1",
+                                 "d_initial=0.5"],
+    "dora": ["kind=dora", "rank=4", "alpha=8", "targets=all-linear"],
+    "vera": ["kind=vera", "rank=16", "targets=all-linear", "d_initial=0.5"],
 }
 
 
@@ -63,11 +64,10 @@ def logits_of_transformers(model, inputs, adapter=None):
                               attention_mask=inputs["attention_mask"].long()).logits
 
 
-def train(model, run, kind, keys):
+def train(model, run, keys):
     fathom("train", f"--model.path={model}", f"--run.dir={run}", f"--data.train={TOKENS}",
            "--run.steps=5", "--optim.lr=0.02", "--batch.micro_batch=3", "--batch.micro_batches=1",
-           "--schedule.kind=constant", "--run.quiet", f"--adapter.kind={kind}",
-           *(f"--adapter.{key}" for key in keys if not key.startswith("kind=")))
+           "--schedule.kind=constant", "--run.quiet", *(f"--adapter.{key}" for key in keys))
 
 
 def main():
@@ -94,7 +94,7 @@ def main():
             for number, (name, keys) in enumerate(TRAINED.items()):
                 run, peft, merged = (scratch / f"{part}{family}{number}" / family
                                      for part in ("run", "peft", "merged"))
-                train(model, run, name.split()[0], keys)
+                train(model, run, keys)
                 fathom("checkpoint", "export", run, f"--output={peft}", "--adapter=peft")
                 fathom("checkpoint", "export", run, f"--output={merged}")
                 theirs = logits_of_transformers(model, inputs, peft)
