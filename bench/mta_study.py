@@ -2,7 +2,8 @@
 """What MTA and its parts add to their base, on SmolLM2 and a third of its layers: held-out loss and ROUGE-L over
 seeds, once with equal steps and once with equal time. Runs are made seed by seed, several beside each other with one
 thread each, and what is done is not done again: the study may be stopped at any point, and the page is written from
-what there is.
+what there is. Own answers are written for the recipe's share of micro-batches throughout: runs are evaluated at their
+end only.
 
     launch/quickstart                        # makes the data, once
     bench/mta_study.py --steps 60 --seeds 1,2,3
