@@ -6,20 +6,15 @@ namespace {
 using Call = Watchdog::Call;
 using Group = Watchdog::Group;
 
-/// A message whose wait is noted.
-class WatchedMessage : public Request::State {
+/// A request whose wait is noted, as the call that `make_call()` returns.
+template <typename MakeCall>
+class WatchedRequest : public Request::State {
  public:
-  WatchedMessage(Request inner, Watchdog& watchdog, const char* name, Group& group, int peer,
-                 int tag)
-      : inner_(std::move(inner)),
-        watchdog_(watchdog),
-        name_(name),
-        group_(group),
-        peer_(peer),
-        tag_(tag) {}
+  WatchedRequest(Request inner, MakeCall make_call)
+      : inner_(std::move(inner)), make_call_(std::move(make_call)) {}
 
   void wait() override {
-    const Call call(&watchdog_, name_, group_, peer_, tag_);
+    const Call call = make_call_();
     inner_.wait();
   }
   bool test() override { return inner_.test(); }
@@ -28,34 +23,14 @@ class WatchedMessage : public Request::State {
 
  private:
   Request inner_;
-  Watchdog& watchdog_;
-  const char* name_;
-  Group& group_;
-  int peer_, tag_;
+  MakeCall make_call_;
 };
 
-/// A reduction under way, with the number that it has among the collectives of its group.
-class WatchedReduction : public Request::State {
- public:
-  WatchedReduction(Request inner, Watchdog& watchdog, Group& group)
-      : inner_(std::move(inner)),
-        watchdog_(watchdog),
-        group_(group),
-        number_(++group.collectives) {}
-
-  void wait() override {
-    const Call call(&watchdog_, "all-reduce", group_, number_);
-    inner_.wait();
-  }
-  bool test() override { return inner_.test(); }
-  void abandon() noexcept override {}
-
- private:
-  Request inner_;
-  Watchdog& watchdog_;
-  Group& group_;
-  std::uint64_t number_;
-};
+template <typename MakeCall>
+Request noted(Request inner, MakeCall make_call) {
+  return Request(
+      std::make_unique<WatchedRequest<MakeCall>>(std::move(inner), std::move(make_call)));
+}
 
 class WatchedCommunicator : public Communicator {
  public:
@@ -79,8 +54,11 @@ class WatchedCommunicator : public Communicator {
   void all_reduce(std::int64_t* data, std::size_t n, ReduceOp op) override { reduce(data, n, op); }
 
   Request start_all_reduce(float* data, std::size_t n, ReduceOp op) override {
-    return Request(std::make_unique<WatchedReduction>(inner_.start_all_reduce(data, n, op),
-                                                      watchdog_, group_));
+    // The number that it has among the collectives of its group, whenever it is waited for.
+    return noted(inner_.start_all_reduce(data, n, op),
+                 [&watchdog = watchdog_, &group = group_, number = ++group_.collectives] {
+                   return Call(&watchdog, "all-reduce", group, number);
+                 });
   }
   void broadcast(void* data, std::size_t bytes, int root) override {
     const Call call(&watchdog_, "broadcast", group_);
@@ -113,8 +91,9 @@ class WatchedCommunicator : public Communicator {
     inner_.all_reduce(data, n, op);
   }
   Request watched(Request inner, const char* name, int peer, int tag) {
-    return Request(
-        std::make_unique<WatchedMessage>(std::move(inner), watchdog_, name, group_, peer, tag));
+    return noted(std::move(inner), [&watchdog = watchdog_, &group = group_, name, peer, tag] {
+      return Call(&watchdog, name, group, peer, tag);
+    });
   }
 
   std::unique_ptr<Communicator> own_;
