@@ -34,6 +34,8 @@ function(fathom_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE fathom_flags ${arg_LINK})
+  # What is tested is compiled as it is shipped; the tests themselves would take 1.4 times as long with -O3.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   target_compile_definitions(${name} PRIVATE
     FATHOM_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data" FATHOM_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   if(arg_RANKS)
