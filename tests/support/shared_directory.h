@@ -1,7 +1,9 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 
 #include "comm/communicator.h"
 #include "tests/support/temporary_directory.h"
@@ -12,13 +14,21 @@ namespace fathom::testing {
 /// have left it when rank 0's goes.
 class SharedDirectory {
  public:
-  /// Returns when `fill(path)` has returned on rank 0.
+  /// Returns when `fill(path)` has returned on rank 0; throws on every rank where it throws.
   SharedDirectory(comm::Communicator& world,
                   const std::function<void(const std::filesystem::path&)>& fill) {
+    std::exception_ptr fault;
     if (world.rank() == 0) {
       own_.emplace();
-      fill(own_->path());
+      try {
+        fill(own_->path());
+      } catch (...) {
+        fault = std::current_exception();
+      }
     }
+    const bool filled = world.all_agree(!fault);
+    if (fault) std::rethrow_exception(fault);
+    if (!filled) throw std::runtime_error("rank 0 could not make the files of these tests");
     path_ = world.broadcast_text(own_ ? own_->path().string() : "", 0);
   }
 
