@@ -9,6 +9,7 @@ using autograd::Var;
 using methods::KeyState;
 using methods::KeyStates;
 using methods::Side;
+using methods::mode::RunningVote;
 
 std::int64_t default_chunk_rows(std::int64_t vocab, int models) {
   constexpr std::int64_t kMostBytes = std::int64_t{48} << 20;
@@ -39,6 +40,11 @@ std::vector<pipeline::BundlePart> DistilWork::bundle_parts(int stage, int first_
       parts.push_back({teacher_->spec().hidden, false});
     else
       parts.push_back({student_.spec().hidden, first_trainable <= route.made});
+  }
+  if (states_.sum_leaves(stage)) {
+    parts.push_back({student_.spec().hidden, first_trainable <= stage});
+    if (states_.vote->spec().routed())
+      parts.push_back({states_.vote->spec().k, first_trainable <= stage});
   }
   if (const model::StageExtension* extension = student_.extension(); extension && training)
     for (const model::CarriedRow& row : extension->carried())
@@ -136,12 +142,17 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   const std::size_t models = teacher_ != nullptr ? 2 : 1;
   const auto received = [&](std::size_t part) { return in.empty() ? Var() : in[part]; };
   KeyStates states;
+  RunningVote vote;
   std::vector<Var> carried;
-  if (in.size() > models) {
-    const auto travelled = states_.routes_of(tape).sent_by(stage_ - 1);
-    for (std::size_t i = 0; i < travelled.size(); ++i)
-      states.put(travelled[i].state, in[models + i]);
-    carried.assign(in.begin() + static_cast<std::ptrdiff_t>(models + travelled.size()), in.end());
+  if (!in.empty()) {
+    auto next = in.begin() + static_cast<std::ptrdiff_t>(models);
+    for (const StateRoute& route : states_.routes_of(tape).sent_by(stage_ - 1))
+      states.put(route.state, *next++);
+    if (states_.sum_leaves(stage_ - 1)) {
+      vote.sum = *next++;
+      if (states_.vote->spec().routed()) vote.weights = *next++;
+    }
+    carried.assign(next, in.end());
   }
   if (extension != nullptr) student_pass.state = extension->begin_pass(student_pass, carried);
   Var teacher_states;
@@ -153,9 +164,11 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   Var student_states =
       run_blocks(Side::student, student_, student_pass, received(models - 1), tape, states);
   if (student_.plan().has_head) {
-    if (head_tap) show_head_input(slot, student_states, states);
-    last_stage_loss(student_pass, slot, teacher_states, student_states, states);
+    if (head_tap) show_head_input(slot, student_states, states, vote);
+    last_stage_loss(student_pass, slot, teacher_states, student_states, states, vote);
     student_states = teacher_states = Var();
+  } else if (states_.sum_leaves(stage_)) {
+    vote = extended(student_pass, states, std::move(vote), [](const Var& y) { return y; });
   }
   if (tape != nullptr) {
     add_heads(student_pass, states);
@@ -172,6 +185,10 @@ pipeline::Bundle DistilWork::forward(Tape* tape, int slot, const pipeline::Bundl
   out.push_back(student_states);
   for (const StateRoute& route : states_.routes_of(tape).sent_by(stage_))
     out.push_back(states.at(route.state));
+  if (vote.sum.defined()) {
+    out.push_back(vote.sum);
+    if (states_.vote->spec().routed()) out.push_back(vote.weights);
+  }
   if (tape != nullptr) out.insert(out.end(), carried.begin(), carried.end());
   return out;
 }
@@ -184,10 +201,24 @@ methods::mode::Votes DistilWork::votes(const model::Pass& pass, const KeyStates&
       last_normed);
 }
 
-void DistilWork::show_head_input(int slot, const Var& student, const KeyStates& states) const {
+// The vote with what this stage adds to it.
+RunningVote DistilWork::extended(const model::Pass& pass, const KeyStates& states,
+                                 RunningVote so_far, const RowsOf& rows_of) const {
+  return states_.vote->add(
+      student_, pass, [&](std::int64_t layer) { return rows_of(states.student(layer)); },
+      std::move(so_far));
+}
+
+void DistilWork::show_head_input(int slot, const Var& student, const KeyStates& states,
+                                 const RunningVote& vote) const {
   const auto frozen = [](const Var& x) { return Var(x.value); };
   const model::Pass inference;
   const Var normed = student_.normalise(inference, frozen(student));
+  if (vote.sum.defined()) {
+    const RunningVote all =
+        extended(inference, states, {frozen(vote.sum), frozen(vote.weights)}, frozen);
+    return head_tap(slot, states_.vote->complete(student_, inference, all, normed).value);
+  }
   head_tap(slot, states_.vote != nullptr
                      ? mix(nullptr, votes(inference, states, normed, frozen)).value
                      : student_.project(inference, normed).value);
@@ -199,16 +230,20 @@ void DistilWork::add_later(data::Role role, const Tensor& results) {
   });
 }
 
+void DistilWork::count_weights(const Tensor& weights) {
+  later_.add(weights, [this](const std::vector<float>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      weight_sums_[i % weight_sums_.size()] += values[i];
+  });
+}
+
 // The mixture is made of states where the head only needs that, else of logits.
 void DistilWork::vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
                            const methods::mode::Votes& votes, const model::HeadInput& teacher,
                            const Tensor& labels) {
   if (vote_tap) vote_tap(slot, votes, labels);
   const data::Role role = batch(slot).role;
-  later_.add(votes.weights.value, [this](const std::vector<float>& weights) {
-    for (std::size_t i = 0; i < weights.size(); ++i)
-      weight_sums_[i % weight_sums_.size()] += weights[i];
-  });
+  count_weights(votes.weights.value);
   const auto k = static_cast<double>(votes.experts.size());
   if (pass.tape == nullptr || k == 1 || settings_.mode.lambda == 0)
     return add_later(
@@ -253,7 +288,7 @@ Tensor DistilWork::row_alpha(const model::HeadLoss& options, const model::HeadIn
 }
 
 void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& teacher,
-                                 const Var& student, KeyStates& states) {
+                                 const Var& student, KeyStates& states, const RunningVote& vote) {
   const DeviceRows& device_rows = rows(slot);
   const std::int64_t labels = device_rows.labels.elements();
   // The norm goes row by row: all rows pass it only where a loss wants them all.
@@ -293,11 +328,20 @@ void DistilWork::last_stage_loss(const model::Pass& pass, int slot, const Var& t
   model::HeadInput teacher_input;
   if (teacher_ != nullptr && batch(slot).role != data::Role::corpus)
     teacher_input = {teacher_->project(inference, teacher_rows), &teacher_->head()};
+  const auto of_labels = [&](const Var& y) { return y.defined() ? rows_of(pass, y) : y; };
+  if (vote.sum.defined()) {
+    FATHOM_CHECK(!vote_tap, "a running sum tells nothing of single layers");
+    const RunningVote whole =
+        extended(pass, states, {of_labels(vote.sum), of_labels(vote.weights)}, of_labels);
+    count_weights(whole.weights.value);
+    const Var mixed = states_.vote->complete(student_, pass, whole, student_rows);
+    return add_later(batch(slot).role, model::head_losses(pass.tape, student_.tp(), options,
+                                                          {mixed, &student_.head()}, teacher_input,
+                                                          device_rows.labels));
+  }
   if (states_.vote != nullptr)
-    return vote_loss(
-        pass, slot, options,
-        votes(pass, states, student_rows, [&](const Var& y) { return rows_of(pass, y); }),
-        teacher_input, device_rows.labels);
+    return vote_loss(pass, slot, options, votes(pass, states, student_rows, of_labels),
+                     teacher_input, device_rows.labels);
   const model::HeadInput student_input{student_.project(pass, student_rows), &student_.head()};
   if (settings_.row_alpha != nullptr && RowAlpha::applies(batch(slot).role))
     options.row_alpha = row_alpha(options, student_input, teacher_input, slot);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -36,6 +37,10 @@ struct StateLosses {
   const methods::mode::LateVote* vote = nullptr;  ///< null: the last layer speaks alone
   StateRoutes routes;        ///< of the sites of all losses, one after the other, then the vote's
   StateRoutes without_tape;  ///< of the vote's alone: losses on states belong to training
+  /// The first stage that sends a running sum of the vote on; the last one if none travels.
+  int first_sum_sender = std::numeric_limits<int>::max();
+
+  bool sum_leaves(int stage) const { return stage >= first_sum_sender; }
 
   const StateRoutes& routes_of(const autograd::Tape* tape) const {
     return tape != nullptr ? routes : without_tape;
@@ -67,8 +72,9 @@ class DistilWork : public pipeline::StageWork {
 
   /// What a bundle holds between `stage` and the next one: the teacher's states first, without
   /// gradient, then the student's, and the key states that later stages want: those of the vote,
-  /// and in training those of losses. The student's have a gradient if anything before them is
-  /// trained, from stage `first_trainable` on.
+  /// and in training those of losses; then the vote's running sum with its weights, where one
+  /// travels. The student's have a gradient if anything before them is trained, from stage
+  /// `first_trainable` on.
   std::vector<pipeline::BundlePart> bundle_parts(int stage, int first_trainable,
                                                  bool training) const;
 
@@ -121,14 +127,19 @@ class DistilWork : public pipeline::StageWork {
   using RowsOf = std::function<autograd::Var(const autograd::Var&)>;
   methods::mode::Votes votes(const model::Pass& pass, const methods::KeyStates& states,
                              const autograd::Var& last_normed, const RowsOf& rows_of) const;
-  void show_head_input(int slot, const autograd::Var& student,
-                       const methods::KeyStates& states) const;
+  void show_head_input(int slot, const autograd::Var& student, const methods::KeyStates& states,
+                       const methods::mode::RunningVote& vote) const;
+  methods::mode::RunningVote extended(const model::Pass& pass, const methods::KeyStates& states,
+                                      methods::mode::RunningVote so_far,
+                                      const RowsOf& rows_of) const;
+  void count_weights(const Tensor& weights);
   void vote_loss(const model::Pass& pass, int slot, const model::HeadLoss& options,
                  const methods::mode::Votes& votes, const model::HeadInput& teacher,
                  const Tensor& labels);
   void add_later(data::Role role, const Tensor& results);
   void last_stage_loss(const model::Pass& pass, int slot, const autograd::Var& teacher,
-                       const autograd::Var& student, methods::KeyStates& states);
+                       const autograd::Var& student, methods::KeyStates& states,
+                       const methods::mode::RunningVote& vote);
   Tensor row_alpha(const model::HeadLoss& options, const model::HeadInput& student,
                    const model::HeadInput& teacher, int slot);
   std::int64_t counted_vocab() const;

@@ -9,6 +9,7 @@
 #include "train/adapter_folder.h"
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
+#include "train/mode_transport.h"
 #include "train/trained.h"
 
 namespace fathom::train {
@@ -36,8 +37,10 @@ StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
     ends.push_back(sites.size());
   }
   if (vote != nullptr) {
-    sites.push_back(vote->site());
-    placed.without_tape = StateRoutes(plan.student_layers, nullptr, {vote->site()});
+    const std::vector<methods::Site> of_vote = vote_sites(plan, *vote);
+    sites.insert(sites.end(), of_vote.begin(), of_vote.end());
+    placed.without_tape = StateRoutes(plan.student_layers, nullptr, of_vote);
+    placed.first_sum_sender = first_sum_sender(plan);
   }
   placed.routes = StateRoutes(plan.student_layers,
                               plan.teacher_layers ? &*plan.teacher_layers : nullptr, sites);
@@ -100,12 +103,11 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
   const auto place = grid.place();
   const StateLosses placed = place_losses(plan_, losses_, vote_.get(), place.pp);
   std::function<void(model::ParameterSet&)> declare_more;
-  const bool votes_here = vote_ && grid.is_last_stage();
-  if (!losses_.empty() || votes_here)
+  if (!losses_.empty() || vote_)
     declare_more = [&](model::ParameterSet& set) {
       for (const StateLosses::Placed& one : placed.losses)
         one.loss->declare(one.sites, place.tp == 0, set);
-      if (votes_here) vote_->declare(place.tp == 0, set);
+      if (vote_) vote_->declare(place.tp == 0, set, vote_part(plan_, *vote_, place.pp));
     };
   const auto trainable = [&](const std::string& name) {
     return train && trains(config_, plan_, name);
@@ -213,9 +215,24 @@ void Engine::load_student(const model::WeightSource& source) {
       student_->parameters(),
       WithMethods(source, folder.get(), votes.get(), static_cast<std::uint64_t>(config_.run.seed)));
   if (extension_ && !folder) extension_->initialise();
-  if (vote_ && !votes && grid_.is_last_stage())
-    vote_->initialise(*student_, config_.mode.router_init);
+  if (vote_ && !votes) initialise_vote();
   weights_changed();
+}
+
+// The final norm is the last stage's; others with norms of late layers hear of it.
+void Engine::initialise_vote() {
+  methods::mode::NormValues norm;
+  const auto width = static_cast<std::size_t>(plan_.student.hidden);
+  norm.weight.resize(width);
+  norm.bias.resize(plan_.student.norm == kernels::NormKind::layer ? width : 0);
+  if (grid_.is_last_stage()) {
+    norm.weight = to_host(student_->final_norm().weight.value);
+    if (!norm.bias.empty()) norm.bias = to_host(student_->final_norm().bias.value);
+  }
+  if (plan_.vote_transport == methods::mode::Transport::mixture)
+    for (std::vector<float>* values : {&norm.weight, &norm.bias})
+      grid_.pp().broadcast(values->data(), sizeof(float) * values->size(), grid_.shape().pp - 1);
+  vote_->initialise(norm, config_.mode.router_init);
 }
 
 void Engine::weights_changed() {

@@ -31,7 +31,8 @@ struct EnginePlan {
   std::vector<methods::KeyLayer> mta_layers{};  ///< compared; empty where not asked for
   std::vector<methods::KeyLayer> fdd_layers{};
   std::optional<methods::mode::ModeSpec> mode{};  ///< late layers of the student that vote
-  std::string mode_path{};      ///< folder that their parameters start from; may be empty
+  std::string mode_path{};  ///< folder that their parameters start from; may be empty
+  methods::mode::Transport vote_transport = methods::mode::Transport::states;
   std::int64_t loss_vocab = 0;  ///< vocabulary entries that both models have
   std::int64_t context = 0;     ///< tokens a record may have
   double label_share = 1;       ///< of the training set's tokens
@@ -82,6 +83,7 @@ class Engine {
   /// Sets the student's from a source, the adapter's from plan.adapter_path if there is one.
   /// Collective over the tensor group.
   void load_student(const model::WeightSource& source);
+  void initialise_vote();
   /// Sets the teacher's alone: on resume the student's come from the checkpoint.
   void load_teacher();
 

@@ -7,6 +7,7 @@
 #include "train/engine.h"
 #include "train/hf_weights.h"
 #include "train/mode_file.h"
+#include "train/mode_transport.h"
 #include "train/token_costs.h"
 #include "train/trained.h"
 
@@ -216,6 +217,7 @@ EnginePlan make_engine_plan(const TrainConfig& config) {
   plan.label_share = label_share(config);
   place_layers(config, plan);
   check_stages(plan);  // which set_adapter() saw as one
+  if (plan.mode) plan.vote_transport = choose_transport(config, plan);
   check_trained(config, plan);
   return plan;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "methods/adapters/tensors.h"
+#include "methods/mode/late_vote.h"
+#include "train/mode_transport.h"
 #include "train/operation_counts.h"
 #include "train/state_losses.h"
 #include "train/token_costs.h"
@@ -85,10 +87,17 @@ double projector_size(const TrainConfig& config, const EnginePlan& plan, int sta
   return static_cast<double>(sites * (plan.student.hidden + 1) * plan.teacher->hidden);
 }
 
+// Late layers that a stage gives a vote to itself.
+std::int64_t own_votes(const EnginePlan& plan, int stage) {
+  const auto part = vote_part(plan, methods::mode::LateVote(*plan.mode, plan.student), stage);
+  return part.end - part.first;
+}
+
 AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
   AddedSize size = plan.moc.enabled ? moc_size(plan, grid, stage) : adapter_size(plan, stage);
-  if (!plan.mode || stage < grid.pp - 1) return size;
-  const auto votes = methods::mode::size_of(*plan.mode, plan.student);
+  if (!plan.mode) return size;
+  const methods::mode::LateVote vote(*plan.mode, plan.student);
+  const auto votes = methods::mode::size_of(*plan.mode, plan.student, vote_part(plan, vote, stage));
   size.all += static_cast<double>(votes.added);
   size.trained += static_cast<double>(votes.trained);  // the model's final norm among them
   return size;
@@ -124,15 +133,17 @@ double logit_values(const TrainConfig& config, const EnginePlan& plan, double to
 // and the chunks in which layers are compared.
 double head_values(const TrainConfig& config, const EnginePlan& plan, double tokens) {
   const auto width = static_cast<double>(plan.student.embed_dim);
-  const int k = plan.mode ? plan.mode->k : 1;
-  double values = logit_values(config, plan, tokens) + 3 * k * tokens * width;
+  std::int64_t k = plan.mode ? own_votes(plan, plan.student_layers.stages() - 1) : 1;
+  if (plan.mode && plan.vote_transport == methods::mode::Transport::mixture) ++k;  // the sum so far
+  double values = logit_values(config, plan, tokens) + 3 * static_cast<double>(k) * tokens * width;
   if (!plan.mode) return values;
-  const auto site = methods::mode::LateVote(*plan.mode, plan.student).site();
-  const StateRoutes routes(plan.student_layers, nullptr, {site});
+  const StateRoutes routes(plan.student_layers, nullptr,
+                           vote_sites(plan, methods::mode::LateVote(*plan.mode, plan.student)));
   values += 2 * tokens * static_cast<double>(plan.student.hidden) *
             static_cast<double>(routes.routes().size());
   if (head_products(config, plan) > 1)
-    values += static_cast<double>(chunk_rows(config, plan)) * width * (2 * k + 1);
+    values +=
+        static_cast<double>(chunk_rows(config, plan)) * width * static_cast<double>(2 * k + 1);
   return values;
 }
 
@@ -149,6 +160,10 @@ Boundary boundary(const EnginePlan& plan, int stage) {
     const bool student = route.state.side == methods::Side::student;
     values.bundle += student ? plan.student.hidden : teacher;
     if (student) values.gradient += plan.student.hidden;
+  }
+  if (stage >= first_sum_sender(plan) && stage + 1 < plan.student_layers.stages()) {
+    values.bundle += sum_values(plan);
+    values.gradient += sum_values(plan);
   }
   return values;
 }
@@ -185,6 +200,9 @@ Footprint footprint(const TrainConfig& config, const EnginePlan& plan, int stage
     kept += kept_per_token(plan, config, layer);
     largest = std::max(largest, block_keeps(plan, config, layer));
   }
+  const bool sends_sum = stage >= first_sum_sender(plan) && stage + 1 < config.grid.pp;
+  if (sends_sum)  // normed states and their sum
+    kept += static_cast<double>(plan.student.hidden * (own_votes(plan, stage) + 1));
   result.activations = 4 * tokens * in_flight * kept;
   // One block at a time is made again.
   if (config.memory.recompute == Recompute::block) result.activations += 4 * tokens * largest;

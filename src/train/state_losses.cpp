@@ -2,6 +2,7 @@
 
 #include "methods/distill/fdd_loss.h"
 #include "methods/key_sites.h"
+#include "train/mode_transport.h"
 
 namespace fathom::train {
 namespace {
@@ -47,7 +48,9 @@ Engine::Losses make_state_losses(Device& device, comm::ProcessGrid& grid, const 
 std::vector<methods::Site> state_sites(const EnginePlan& plan) {
   std::vector<methods::Site> sites = methods::pair_sites(plan.mta_layers);
   if (!plan.fdd_layers.empty()) sites.push_back(methods::head_site(plan.fdd_layers));
-  if (plan.mode) sites.push_back(methods::mode::LateVote(*plan.mode, plan.student).site());
+  if (plan.mode)
+    for (methods::Site& site : vote_sites(plan, methods::mode::LateVote(*plan.mode, plan.student)))
+      sites.push_back(std::move(site));
   return sites;
 }
 

@@ -101,6 +101,34 @@ TEST_F(MixtureOperations, Mixture) {
   }
 }
 
+// Some terms of a sum, behind others: the weights of the rest get an exact zero.
+TEST_F(MixtureOperations, AddToMixture) {
+  constexpr std::int64_t kFirst = 1, kAll = 4;
+  const auto operation = [](Tape* tape, const std::vector<Var>& in) {
+    return autograd::add_to_mixture(tape, in[1], in[0], kFirst, {in[2], in[3]});
+  };
+  const auto definition = [](const std::vector<Doubles>& in) {
+    Doubles y = in[1];
+    for (std::int64_t r = 0; r < kRows; ++r)
+      for (std::int64_t c = 0; c < kWidth; ++c)
+        for (std::int64_t j = 0; j < 2; ++j)
+          y[at(r * kWidth + c)] +=
+              in[0][at(r * kAll + kFirst + j)] * in[at(j + 2)][at(r * kWidth + c)];
+    return y;
+  };
+  for (int frozen = -1; frozen < 4; ++frozen) {
+    SCOPED_TRACE(frozen);
+    std::vector<Input> inputs = {random_input({kRows, kAll}, 1, frozen != 0)};
+    for (int j = 1; j < 4; ++j)
+      inputs.push_back(
+          random_input({kRows, kWidth}, static_cast<std::uint32_t>(1 + j), frozen != j));
+    check_gradients(*device_, {.inputs = inputs,
+                               .operation = operation,
+                               .definition = definition,
+                               .longest_sum = kWidth});
+  }
+}
+
 // A part that can be made again is not kept, and gives the weights the same gradient.
 TEST_F(MixtureOperations, RemadePartsAreNotKept) {
   const auto run = [&](bool remakes, Tape& tape) {

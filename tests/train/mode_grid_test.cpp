@@ -26,6 +26,7 @@ constexpr int kTeacherHeads = 3;
 struct Case {
   std::string name;
   std::function<void(TrainConfig&)> set;
+  bool sum = false;  ///< a running sum travels, whether or not it is fewer bytes
 };
 
 std::vector<Case> cases() {
@@ -39,6 +40,7 @@ std::vector<Case> cases() {
     c.teacher.path = test::golden("methods/teacher-llama");
     c.loss.kd_weight = 0.5;
   };
+  const auto no_lambda = [](TrainConfig& c) { c.mode.lambda = 0; };
   return {
       {"dora", adapter(Kind::dora)},
       {"vera", adapter(Kind::vera)},
@@ -62,13 +64,62 @@ std::vector<Case> cases() {
       {"shared_norm", [](TrainConfig& c) { c.mode.spec.norms = methods::mode::Norms::shared; }},
       {"all_layers", [](TrainConfig& c) { c.mode.spec.k = 4; }},
       {"one_layer", [](TrainConfig& c) { c.mode = {.enabled = true, .spec = {.k = 1}}; }},
-      {"no_lambda", [](TrainConfig& c) { c.mode.lambda = 0; }},
+      {"no_lambda", no_lambda},
+      {"no_lambda_dora",
+       [=](TrainConfig& c) {
+         adapter(Kind::dora)(c);
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_moc",
+       [=](TrainConfig& c) {
+         c.moc = {.enabled = true, .rank = 3, .alpha = 0.6, .top_k = 2, .balance = 0.5};
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_frozen",
+       [=](TrainConfig& c) {
+         c.model.freeze.patterns = {"*"};
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_uniform",
+       [=](TrainConfig& c) {
+         c.mode.spec.k = 4;
+         c.mode.spec.router = methods::mode::Router::uniform;
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_no_norms",
+       [=](TrainConfig& c) {
+         c.mode.spec.norms = methods::mode::Norms::none;
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_shared_norm",
+       [=](TrainConfig& c) {
+         c.mode.spec.norms = methods::mode::Norms::shared;
+         no_lambda(c);
+       }},
+      {"no_lambda_all_layers",
+       [=](TrainConfig& c) {
+         c.mode.spec = {.k = 4, .top_k = 2};
+         no_lambda(c);
+       },
+       true},
+      {"no_lambda_gpt2",
+       [=](TrainConfig& c) {
+         c.model.path = test::golden("models/gpt2");
+         no_lambda(c);
+       },
+       true},
       {"taught", taught},
       {"taught_no_lambda",
        [=](TrainConfig& c) {
          taught(c);
-         c.mode.lambda = 0;
-       }},
+         no_lambda(c);
+       },
+       true},
       {"fdd",
        [=](TrainConfig& c) {
          taught(c);
@@ -172,7 +223,12 @@ class ModeGrid : public ::testing::TestWithParam<comm::GridShape> {
   Trained train(comm::Communicator& world, const Case& tried, const comm::GridShape& shape) {
     comm::ProcessGrid grid(world, shape, *device_);
     const TrainConfig asked = config(tried, shape);
-    const EnginePlan plan = make_engine_plan(asked);
+    EnginePlan plan = make_engine_plan(asked);
+    if (tried.sum && shape.pp > 1) plan.vote_transport = methods::mode::Transport::mixture;
+    // By its cost: H_1 and H_2 would travel three times, over four stages of a layer each.
+    if (tried.name == "no_lambda") {
+      EXPECT_EQ(plan.vote_transport == methods::mode::Transport::mixture, shape.pp == 4);
+    }
     Engine engine(*device_, grid, asked, plan, true, losses(grid, asked, plan));
     engine.load_initial_weights();
     disturb(engine);

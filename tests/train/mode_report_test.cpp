@@ -5,8 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include "train/mode_transport.h"
+
 namespace fathom::train {
 namespace {
+
+using methods::mode::Transport;
 
 model::ModelSpec llama2_7b() {
   model::ModelSpec spec;
@@ -73,6 +77,37 @@ TEST(ModeReport, WeighsStatesAgainstWhatElseCouldTravel) {
   EXPECT_EQ(mixed.mixture_bytes, 4 * tokens * (width + 3));
   EXPECT_EQ(mixed.head_flops, 2 * tokens * vocab * width);
   EXPECT_EQ(mixed.logit_bytes, 0);
+  EXPECT_EQ(choose_transport(config, plan), Transport::states) << "one state is no more than a sum";
+}
+
+// Six late layers over three stages of two: four states would travel six times, a sum twice.
+TEST(ModeReport, ARunningSumTravelsWhereItIsFewerBytes) {
+  EnginePlan plan = plan_of_16_stages();
+  plan.set_mode({.k = 6}, "");
+  TrainConfig config;
+  config.grid.pp = 16;
+  config.batch.micro_batch = 2;
+  config.mode.enabled = true;
+  config.mode.spec.k = 6;
+  const double tokens = 2 * 128, width = 4096;
+  const auto expect = [&](const TrainConfig& asked, Transport way, const char* why) {
+    EXPECT_EQ(choose_transport(asked, plan), way);
+    plan.vote_transport = choose_transport(asked, plan);
+    EXPECT_NE(mode_transport_text(asked, plan).find(why), std::string::npos)
+        << mode_transport_text(asked, plan);
+  };
+  expect(config, Transport::states, "divergence needs");
+  config.mode.lambda = 0;
+  const ModeTransport cost = mode_transport(config, plan);
+  EXPECT_EQ(cost.state_bytes, 4 * tokens * width * (2 + 2 + 1 + 1));
+  EXPECT_EQ(cost.mixture_bytes, 4 * tokens * (width + 6) * 2);
+  expect(config, Transport::mixture, "a running sum of late layers and their weights travel, 8 MiB");
+  TrainConfig shrinks = config;
+  shrinks.mode.shrink.below = 0.05;
+  expect(shrinks, Transport::states, "may move to a later stage");
+  TrainConfig frozen = config;
+  frozen.model.freeze.patterns = {"*"};
+  expect(frozen, Transport::states, "nothing before the last stage is trained");
 }
 
 }  // namespace

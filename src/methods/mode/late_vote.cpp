@@ -1,5 +1,6 @@
 #include "methods/mode/late_vote.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/mixture_operations.h"
@@ -47,11 +48,17 @@ void check(const ModeSpec& spec, const model::ModelSpec& model) {
 }
 
 ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model) {
+  return size_of(spec, model, {model.layers - spec.k + 1, model.layers + 1, true});
+}
+
+ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model, const VotePart& part) {
   const std::int64_t norm = model.hidden * (model.norm == kernels::NormKind::layer ? 2 : 1);
-  const bool own = spec.norms == Norms::own;
+  const std::int64_t norms =
+      std::max<std::int64_t>(0, std::min(part.end, model.layers) - part.first);
   ModeSize size;
-  size.added = (own ? (spec.k - 1) * norm : 0) + (spec.routed() ? spec.k * (model.hidden + 1) : 0);
-  size.trained = size.added + (spec.norms != Norms::none ? norm : 0);
+  size.added = (spec.norms == Norms::own ? norms * norm : 0) +
+               (part.router && spec.routed() ? spec.k * (model.hidden + 1) : 0);
+  size.trained = size.added + (part.end > model.layers && spec.norms != Norms::none ? norm : 0);
   return size;
 }
 
@@ -76,8 +83,22 @@ Site LateVote::site() const {
   return site;
 }
 
-void LateVote::declare(bool owned, model::ParameterSet& parameters) {
-  if (spec_.routed()) {
+VotePart LateVote::part_of(std::int64_t first, std::int64_t end) const {
+  const std::int64_t late = gate_layer() + 1;
+  return {std::max(first, late), std::max(end, late), first <= late && late < end};
+}
+
+Site LateVote::site(const VotePart& part) const {
+  Site site{.states = {}, .at_head = part.end > layers_};
+  if (part.router && spec_.routed()) site.states.push_back({Side::student, gate_layer()});
+  for (std::int64_t i = part.first; i < std::min(part.end, layers_); ++i)
+    site.states.push_back({Side::student, i});
+  return site;
+}
+
+void LateVote::declare(bool owned, model::ParameterSet& parameters, const VotePart& part) {
+  part_ = part;
+  if (part.router && spec_.routed()) {
     parameters.declare(&declared_router_.weight, {spec_.k, hidden_},
                        {model::whole_part(kRouterWeight, {spec_.k, hidden_}, owned)});
     parameters.declare(&declared_router_.bias, {spec_.k},
@@ -85,22 +106,24 @@ void LateVote::declare(bool owned, model::ParameterSet& parameters) {
   }
   if (spec_.norms != Norms::own) return;
   norms_.resize(static_cast<std::size_t>(spec_.k - 1));
-  for (std::size_t j = 0; j < norms_.size(); ++j) {
-    const std::string name = norm_name(gate_layer() + 1 + static_cast<std::int64_t>(j));
-    parameters.declare(&norms_[j].weight, {hidden_},
+  for (std::int64_t i = part.first; i < std::min(part.end, layers_); ++i) {
+    model::NormWeights& norm = norms_[static_cast<std::size_t>(i - gate_layer() - 1)];
+    const std::string name = norm_name(i);
+    parameters.declare(&norm.weight, {hidden_},
                        {model::whole_part(name + ".weight", {hidden_}, owned)});
     if (biased_)
-      parameters.declare(&norms_[j].bias, {hidden_},
+      parameters.declare(&norm.bias, {hidden_},
                          {model::whole_part(name + ".bias", {hidden_}, owned)});
   }
 }
 
-void LateVote::initialise(const model::Stage& last, RouterInit router) {
+void LateVote::initialise(const NormValues& final_norm, RouterInit router) {
   for (const model::NormWeights& norm : norms_) {
-    copy_from_host(norm.weight.value, to_host(last.final_norm().weight.value));
-    if (biased_) copy_from_host(norm.bias.value, to_host(last.final_norm().bias.value));
+    if (!norm.weight.defined()) continue;  // another stage's
+    copy_from_host(norm.weight.value, final_norm.weight);
+    if (biased_) copy_from_host(norm.bias.value, final_norm.bias);
   }
-  if (!spec_.routed()) return;
+  if (!spec_.routed() || !part_.router) return;
   kernels::fill(declared_router_.weight.value, 0.0f);
   std::vector<float> bias(static_cast<std::size_t>(declared_k_), 0.0f);
   if (router == RouterInit::last)
@@ -126,18 +149,27 @@ void LateVote::keep_last(int k, model::ParameterSet* last) {
              rows_from(declared_router_.bias, dropped)};
 }
 
-const model::NormWeights& LateVote::norm_of(const model::Stage& last, std::int64_t layer) const {
-  if (spec_.norms == Norms::shared) return last.final_norm();
-  return norms_[static_cast<std::size_t>(layer - (layers_ - declared_k_) - 1)];
+Var LateVote::normed(const model::Stage& stage, const model::Pass& pass, std::int64_t layer,
+                     const Var& state) const {
+  if (spec_.norms == Norms::none) return state;
+  const model::NormWeights& norm =
+      spec_.norms == Norms::shared
+          ? stage.final_norm()
+          : norms_[static_cast<std::size_t>(layer - (layers_ - declared_k_) - 1)];
+  return autograd::norm(pass.tape, stage.spec().norm, stage.spec().norm_eps, state, norm.weight,
+                        norm.bias);
+}
+
+Var LateVote::equal_weights(Device& device, std::int64_t rows) const {
+  Var weights(Tensor::empty(device, {rows, std::int64_t{spec_.k}}));
+  kernels::fill(weights.value, 1.0f / static_cast<float>(spec_.k));
+  return weights;
 }
 
 Var LateVote::expert(const model::Stage& last, const model::Pass& pass, std::int64_t layer,
                      const Var& state) const {
   if (layer == layers_) return last.finish(pass, state);
-  if (spec_.norms == Norms::none) return last.project(pass, state);
-  const model::NormWeights& norm = norm_of(last, layer);
-  return last.project(pass, autograd::norm(pass.tape, last.spec().norm, last.spec().norm_eps, state,
-                                           norm.weight, norm.bias));
+  return last.project(pass, normed(last, pass, layer, state));
 }
 
 Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
@@ -146,15 +178,34 @@ Votes LateVote::votes(const model::Stage& last, const model::Pass& pass,
   for (std::int64_t i = gate_layer() + 1; i < layers_; ++i)
     votes.experts.push_back(expert(last, pass, i, state(i)));
   votes.experts.push_back(last.project(pass, last_normed));
-  if (spec_.routed()) {
-    votes.weights =
-        route(pass.tape, spec_, last.spec().norm_eps, router(), state(gate_layer()), spec_.kept());
-    return votes;
-  }
-  votes.weights = Var(
-      Tensor::empty(last_normed.value.device(), {last_normed.value.rows(), std::int64_t{spec_.k}}));
-  kernels::fill(votes.weights.value, 1.0f / static_cast<float>(spec_.k));
+  votes.weights = spec_.routed()
+                      ? route(pass.tape, spec_, last.spec().norm_eps, router(), state(gate_layer()),
+                              spec_.kept())
+                      : equal_weights(last_normed.value.device(), last_normed.value.rows());
   return votes;
+}
+
+RunningVote LateVote::add(const model::Stage& stage, const model::Pass& pass,
+                          const std::function<Var(std::int64_t)>& state, RunningVote so_far) const {
+  std::vector<Var> experts;
+  for (std::int64_t i = part_.first; i < std::min(part_.end, layers_); ++i)
+    experts.push_back(normed(stage, pass, i, state(i)));
+  if (!so_far.weights.defined()) {
+    const Tensor& like = experts.empty() ? so_far.sum.value : experts.front().value;
+    so_far.weights = spec_.routed() ? route(pass.tape, spec_, stage.spec().norm_eps, router(),
+                                            state(gate_layer()), spec_.kept())
+                                    : equal_weights(like.device(), like.rows());
+  }
+  if (!experts.empty())
+    so_far.sum = autograd::add_to_mixture(pass.tape, so_far.sum, so_far.weights,
+                                          part_.first - gate_layer() - 1, experts);
+  return so_far;
+}
+
+Var LateVote::complete(const model::Stage& last, const model::Pass& pass, const RunningVote& others,
+                       const Var& last_normed) const {
+  return last.project(pass, autograd::add_to_mixture(pass.tape, others.sum, others.weights,
+                                                     spec_.k - 1, {last_normed}));
 }
 
 Var route(autograd::Tape* tape, const ModeSpec& spec, float norm_eps, const RouterWeights& router,

@@ -22,6 +22,21 @@ struct ModeSize {
 };
 ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model);
 
+/// How what late layers of several stages say comes to the one head.
+enum class Transport {
+  states,   ///< late states travel to the last stage, where all norms and the router are
+  mixture,  ///< the sum of G_i N_i(H_i) so far travels, and G with it; norms and router are where
+            ///< the states are that they read. Of losses that need no single layer's logits.
+};
+
+/// What one stage has of a vote.
+struct VotePart {
+  std::int64_t first = 0, end = 0;  ///< late layers whose norms it has, [first, end) counted from 1
+  bool router = false;
+};
+/// The parameters of a part; the final norm is the last stage's.
+ModeSize size_of(const ModeSpec& spec, const model::ModelSpec& model, const VotePart& part);
+
 /// Whether a parameter is the final norm, which the last layer's expert is.
 bool is_last_norm(const std::string& name, const model::ModelSpec& model);
 
@@ -29,6 +44,17 @@ bool is_last_norm(const std::string& name, const model::ModelSpec& model);
 struct Votes {
   std::vector<autograd::Var> experts;  ///< k of [m, embed_dim]
   autograd::Var weights;               ///< G [m, k]; a row sums to 1
+};
+
+/// The same, where only its sum is wanted, up to some layer.
+struct RunningVote {
+  autograd::Var sum;      ///< of G_i N_i(H_i) [m, hidden]; undefined before the first late layer
+  autograd::Var weights;  ///< G [m, k]; undefined where nobody has found them yet
+};
+
+/// Values of a norm of the model.
+struct NormValues {
+  std::vector<float> weight, bias;  ///< [hidden]; no bias where the model's norms have none
 };
 
 /// W [k, hidden] and b [k] of the weights G = softmax(W x + b).
@@ -47,8 +73,8 @@ autograd::Var route(autograd::Tape* tape, const ModeSpec& spec, float norm_eps,
 /// phi(sum of G_i N_i(H_i)): the mixture is made of states, and the head runs once.
 ///
 /// Its parameters are "method.mode.norm.<i>.weight|bias" for i < n, layers counted from 1, and
-/// "method.mode.router.weight|bias"; they live on the last stage, whole on each tensor rank. N_n is
-/// the model's final norm.
+/// "method.mode.router.weight|bias", whole on each tensor rank; N_n is the model's final norm. They
+/// live on the last stage, or spread over stages where a running sum travels (Transport).
 class LateVote {
  public:
   /// The spec must fit the model (check()).
@@ -58,18 +84,26 @@ class LateVote {
 
   /// The states H_i, i < n, that the last stage needs.
   Site site() const;
+  /// Those that a stage needs for its part of a running sum.
+  Site site(const VotePart& part) const;
+  /// What a stage of the layers [first, end), counted from 1, has of a vote whose running sum
+  /// travels.
+  VotePart part_of(std::int64_t first, std::int64_t end) const;
   const ModeSpec& spec() const { return spec_; }
   /// The layer whose state is routed, n - k: late layers are those above it.
   std::int64_t gate_layer() const { return layers_ - spec_.k; }
   /// Of the layers that vote. Last stage only, with a learnt router.
   const RouterWeights& router() const { return spec_.k < declared_k_ ? router_ : declared_router_; }
 
-  /// Declares the parameters of the last stage; the vote must outlive the set.
-  void declare(bool owned, model::ParameterSet& parameters);
+  /// Declares the parameters of a stage's part, or of all on the last one; the vote must outlive
+  /// the set.
+  void declare(bool owned, model::ParameterSet& parameters, const VotePart& part);
+  void declare(bool owned, model::ParameterSet& parameters) {
+    declare(owned, parameters, {gate_layer() + 1, layers_ + 1, true});
+  }
 
-  /// Sets the parameters of a new run: norms as the final norm, the router as asked. Last stage
-  /// only.
-  void initialise(const model::Stage& last, RouterInit router = RouterInit::last);
+  /// Sets what was declared, for a new run: norms as the final norm, the router as asked.
+  void initialise(const NormValues& final_norm, RouterInit router = RouterInit::last);
 
   /// Leaves only the last k layers with a vote, 2 <= k <= the number declared: what the others had
   /// is left out of the set, and the router reads the state before the layers that remain. `last`
@@ -83,17 +117,30 @@ class LateVote {
               const std::function<autograd::Var(std::int64_t)>& state,
               const autograd::Var& last_normed) const;
 
+  /// Adds what was declared here to a running sum, the last layer excepted. `state` as of votes(),
+  /// for the states of site(part).
+  RunningVote add(const model::Stage& stage, const model::Pass& pass,
+                  const std::function<autograd::Var(std::int64_t)>& state,
+                  RunningVote so_far) const;
+  /// The whole sum, with the last layer's normed state, as the head multiplies it [m, embed_dim].
+  /// Last stage only; collective over the tensor group.
+  autograd::Var complete(const model::Stage& last, const model::Pass& pass,
+                         const RunningVote& others, const autograd::Var& last_normed) const;
+
   /// What late layer i hands to the head for rows of H_i [m, hidden]: [m, embed_dim]. Last stage
   /// only; collective over the tensor group.
   autograd::Var expert(const model::Stage& last, const model::Pass& pass, std::int64_t layer,
                        const autograd::Var& state) const;
 
  private:
-  const model::NormWeights& norm_of(const model::Stage& last, std::int64_t layer) const;
+  autograd::Var normed(const model::Stage& stage, const model::Pass& pass, std::int64_t layer,
+                       const autograd::Var& state) const;
+  autograd::Var equal_weights(Device& device, std::int64_t rows) const;
 
   ModeSpec spec_;
   int declared_k_;
   std::int64_t layers_, hidden_;
+  VotePart part_;                          // what was declared here
   bool biased_;                            // norms of the model have a bias
   std::vector<model::NormWeights> norms_;  // of the layers declared, the last one's excepted
   RouterWeights declared_router_;          // of the layers declared
