@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Late layers that vote (MoDE), beside and on top of ways to tune a frozen SmolLM2, for a short, equal budget: what
 they add, how many layers should vote, what their distillation does; and what decoding gains and loses that leaves
-late layers early. Learning rates and plain runs are those of tuning_study.py. May be stopped at any point; the page
-is written from what there is.
+late layers early, by a router that starts undecided, reads normed states and learns for longer: one that starts at
+the last layer, or reads states as they are, is soon sure of the last layer for every token. Learning rates and plain
+runs are those of tuning_study.py. May be stopped at any point; the page is written from what there is.
 
     launch/quickstart                        # makes SmolLM2's folder, once
     bench/mode_study.py --seeds 1,2,3
 """
 
 import argparse
+import copy
 import functools
+import json
 import pathlib
+import re
 
 import plot
 import study
@@ -30,18 +34,23 @@ VOTING = {f"{base} + MoDE": (base, mode(K)) for base in BASES}
 VOTING["LoRA below the last 3 layers + MoDE"] = ("LoRA", [*mode(K), "--mode.light=true"])
 OTHER_K = {f"LoRA + MoDE, k = {k}": ("LoRA", mode(k)) for k in (1, 2, 4, 5, 6)}
 NO_DISTILLATION = {"LoRA + MoDE, k = 3, lambda = 0": ("LoRA", mode(K, 0))}
-EXITING = "LoRA + MoDE, k = 6"
+EXITING = "LoRA + MoDE, k = 6, undecided router"
+EXITING_SETTINGS = [*mode(6, 1), "--mode.router_init=uniform", "--mode.router_input=rms"]
+LONGER = 4  # times the steps of the other runs
 EXITS = {
     "all layers": [],
     "top 1": ["--exit=topk", "--exit-topk=1"],
     "top 1, cache copied": ["--exit=topk", "--exit-topk=1", "--exit-cache=copy"],
     "top 2": ["--exit=topk", "--exit-topk=2"],
-    "top 3": ["--exit=topk", "--exit-topk=3"],
+    "weights of 0.05": ["--exit=threshold", "--exit-threshold=0.05"],
+    "weights of 0.1": ["--exit=threshold", "--exit-threshold=0.1"],
+    "weights of 0.2": ["--exit=threshold", "--exit-threshold=0.2"],
     "weights of 0.5": ["--exit=threshold", "--exit-threshold=0.5"],
-    "weights of 0.7": ["--exit=threshold", "--exit-threshold=0.7"],
-    "weights of 0.9": ["--exit=threshold", "--exit-threshold=0.9"],
 }
-SPEED_TASK, SPEED_QUESTIONS = "arithmetic", 2  # of each set, one after the other
+SPEED_PROMPTS = ("Tell me why the sky is blue.", "Name three rivers and the seas that they reach.",
+                 "How many days have six weeks?", "Write a letter to a friend who has moved away.")
+SPEED_NEW = 64
+DEPTH_TASK = "arithmetic"
 
 
 class ModeStudy:
@@ -49,53 +58,71 @@ class ModeStudy:
         self.options = options
         self.tuned = tuned_runs.TunedRuns(options)
         self.first = options.seeds[0]
+        longer = copy.copy(options)
+        longer.steps *= LONGER
+        self.exiting = tuned_runs.TunedRuns(longer)
 
     def tune(self, name, base, more, seed):
         settings = [*tuned_runs.METHODS[base], *more]
-        return self.tuned.tune(name, settings, seed, self.tuned.rate(base), keep=name == EXITING)
+        return self.tuned.tune(name, settings, seed, self.tuned.rate(base))
+
+    def train_exiting(self):
+        settings = [*tuned_runs.METHODS["LoRA"], *EXITING_SETTINGS]
+        self.exiting.tune(EXITING, settings, self.first, self.tuned.rate("LoRA"), keep=True)
 
     def exit_setting(self, name, more):
         """Accuracy in batches; processor time of a token where one question is answered after the other."""
-        checkpoint = self.tuned.run(EXITING, self.first, self.tuned.rate("LoRA"))
+        rate = self.tuned.rate("LoRA")
+        checkpoint = self.exiting.run(EXITING, self.first, rate)
 
         def make(folder):
-            found = {task: self.tuned.score(folder, task, checkpoint, *more) for task in tuned_runs.TASKS}
-            alone = ["--batch=1", f"--questions={SPEED_QUESTIONS}", *more]
-            seconds, report = {}, {}
-            for new in (1, tuned_runs.TASKS[SPEED_TASK][1]):
-                seconds[new], report[new] = self.tuned.answer(folder, SPEED_TASK, checkpoint, *alone,
-                                                              f"--max-new={new}")
-            (short, long) = seconds.values()
-            tokens = [r["questions"] * r["seeds"][0]["tokens"] for r in report.values()]
-            exits = [r["seeds"][0].get("exits", {}) for r in report.values()][1]  # none where all layers run
-            return found | {"token_seconds": (long - short) / (tokens[1] - tokens[0]),
-                            "layers": exits.get("layers"), "fastest": exits.get("fastest")}
+            found = {"times": 1.0, "bound": 1.0, "layers": None}
+            for task in tuned_runs.TASKS:
+                found[task] = self.exiting.score(folder, task, checkpoint, *more)
+            if more:
+                found |= self.speed(folder, checkpoint, more)
+                report = json.loads((folder / f"{DEPTH_TASK}.json").read_text())["answers"]
+                found["layers"] = report["seeds"][0]["exits"]["layers"]
+            return found
 
         return self.tuned.runs.once("exit " + name, self.exit_key(), make)
 
+    def speed(self, folder, checkpoint, more):
+        """Exits and all layers in turns, one prompt at a time: how many times as fast in the median, and the bound."""
+        prompts = folder / "prompts.txt"
+        prompts.write_text("\n".join(SPEED_PROMPTS) + "\n")
+        study.run_alone([study.ROOT / "build/bin/fathom", "generate", f"--checkpoint={checkpoint}", "--threads=1",
+                         f"--prompt-file={prompts}", f"--max-new={SPEED_NEW}", "--exit-compare", *more],
+                        folder / "speed.log")
+        said = re.search(r"in the median ([0-9.]+) times as fast.* at most ([0-9.]+)",
+                         (folder / "speed.log").read_text())
+        return {"times": float(said[1]), "bound": float(said[2])}
+
     def exit_key(self):
-        return f"{self.tuned.key(self.first, self.tuned.rate('LoRA'))}-questions{self.options.questions}"
+        return f"{self.exiting.key(self.first, self.tuned.rate('LoRA'))}-questions{self.options.questions}"
 
     def exits(self):
         if self.tuned.rate("LoRA") is None:
             return []
         results = {name: r for name in EXITS if (r := self.tuned.runs.result("exit " + name, self.exit_key()))}
-        if "all layers" not in results:
+        if not results:
             return []
-        whole = results["all layers"]["token_seconds"]
-        faster = {name: whole / r["token_seconds"] for name, r in results.items()}
         picture = pathlib.Path(self.options.page).with_suffix(".svg")
-        picture.write_text(plot.scatter([(faster[name], r["commonsense"], name) for name, r in results.items()],
+        picture.write_text(plot.scatter([(r["times"], r["commonsense"], name) for name, r in results.items()],
                                         "decoding, times as fast as all layers", "commonsense accuracy, %"))
-        rows = [[name, f"{r['layers']:.1f}" if r["layers"] else "all", f"{1e3 * r['token_seconds']:.1f}",
-                 f"{faster[name]:.2f}", f"{r['fastest']:.2f}" if r["fastest"] else "", f"{r['commonsense']:.1f}",
-                 f"{r['arithmetic']:.1f}"] for name, r in results.items()]
+        rows = [[name, f"{r['layers']:.1f}" if r["layers"] else "all", f"{r['times']:.2f}", f"{r['bound']:.2f}",
+                 f"{r['commonsense']:.1f}", f"{r['arithmetic']:.1f}"] for name, r in results.items()]
+        trained = self.exiting.runs.result(EXITING, self.exiting.key(self.first, self.tuned.rate("LoRA")))
         return ["", "## Leaving early", "",
-                f"{EXITING}, first seed. Speed is that of answering {4 * SPEED_QUESTIONS} arithmetic questions one "
-                "after the other with one thread, prompts left out, and at most what the weights of the layers that "
-                "are left out allow; accuracy that of batches.", "",
-                *study.table(["decided by", "average depth", "CPU ms/token", "times as fast", "at most",
-                              "commonsense, %", "arithmetic, %"], rows),
+                "LoRA with k = 6, lambda = 1 and a router that starts undecided (`mode.router_init = uniform`) and "
+                "reads normed states (`router_input = rms`), "
+                f"{self.exiting.options.steps} steps, first seed: held-out loss {trained['loss']:.3f}. Speed is the "
+                f"median ratio of three pairs, exits and all layers in turns, over {len(SPEED_PROMPTS)} prompts of "
+                f"{SPEED_NEW} new tokens, one after the other with one thread, prompts left out; at most what the "
+                "weights of the layers that are left out allow. Depth and accuracy are those of batches of questions.",
+                "",
+                *study.table(["decided by", "average depth", "times as fast", "at most", "commonsense, %",
+                              "arithmetic, %"], rows),
                 "", f"![Accuracy against speed]({picture.name})"]
 
     def rows(self, jobs):
@@ -129,6 +156,7 @@ class ModeStudy:
         tuned.runs.all([functools.partial(self.tune, name, *job, self.first)
                         for name, job in (OTHER_K | NO_DISTILLATION).items()])
         self.write_page()
+        self.train_exiting()
         tuned.runs.all([functools.partial(self.exit_setting, *item) for item in EXITS.items()])
         self.write_page()
 

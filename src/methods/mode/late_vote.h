@@ -95,12 +95,8 @@ class LateVote {
   /// Of the layers that vote. Last stage only, with a learnt router.
   const RouterWeights& router() const { return spec_.k < declared_k_ ? router_ : declared_router_; }
 
-  /// Declares the parameters of a stage's part, or of all on the last one; the vote must outlive
-  /// the set.
+  /// Declares the parameters of a stage's part; the vote must outlive the set.
   void declare(bool owned, model::ParameterSet& parameters, const VotePart& part);
-  void declare(bool owned, model::ParameterSet& parameters) {
-    declare(owned, parameters, {gate_layer() + 1, layers_ + 1, true});
-  }
 
   /// Sets what was declared, for a new run: norms as the final norm, the router as asked.
   void initialise(const NormValues& final_norm, RouterInit router = RouterInit::last);
