@@ -47,8 +47,10 @@ EXITS = {
     "weights of 0.2": ["--exit=threshold", "--exit-threshold=0.2"],
     "weights of 0.5": ["--exit=threshold", "--exit-threshold=0.5"],
 }
-SPEED_PROMPTS = ("Tell me why the sky is blue.", "Name three rivers and the seas that they reach.",
-                 "How many days have six weeks?", "Write a letter to a friend who has moved away.")
+# To be continued: questions outside of their template have no answer of a model that was tuned on it.
+SPEED_PROMPTS = ("Once upon a time, in a small village by the sea, there lived",
+                 "The history of the Roman Empire begins with", "In order to bake bread, one first has to take",
+                 "She opened the door of the old house and saw")
 SPEED_NEW = 64
 DEPTH_TASK = "arithmetic"
 
