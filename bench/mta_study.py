@@ -97,10 +97,12 @@ class Study:
         pathlib.Path(options.page).write_text("\n".join([
             "# MTA on SmolLM2 and its parts", "",
             f"Made by `bench/mta_study.py --steps {options.steps} --seeds {','.join(map(str, options.seeds))} "
-            f"--micro-batches {options.micro_batches} --questions {options.questions}`: configs/mta-smollm2.ini with "
+            f"--micro-batches {options.micro_batches} --eval-batches {options.eval_batches} "
+            f"--questions {options.questions}` at commit {study.commit()}: configs/mta-smollm2.ini with "
             f"{4 * options.micro_batches} samples a step, one rank of one thread; mean ± standard deviation over "
-            f"seeds; ROUGE-L over three samplings of {options.questions} held-out questions. Equal time is what "
-            f"{options.steps} steps of the base alone take, in processor seconds.", "",
+            f"seeds; held-out loss of {options.eval_batches} batches of four; ROUGE-L over three samplings of "
+            f"{options.questions} held-out questions. Equal time is what {options.steps} steps of the base alone "
+            "take, in processor seconds.", "",
             *equal_steps, "", *equal_time, ""]))
 
     def everything(self):

@@ -117,6 +117,12 @@ def drop_checkpoints(run):
         shutil.rmtree(checkpoint)
 
 
+def commit():
+    """Of the working tree, short."""
+    return subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+
+
 def spread(values, digits=3):
     """Mean and, of several values, the standard deviation."""
     mean = f"{statistics.mean(values):.{digits}f}"

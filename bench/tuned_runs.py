@@ -6,7 +6,6 @@ import functools
 import json
 import pathlib
 import statistics
-import subprocess
 
 import study
 
@@ -164,12 +163,10 @@ class TunedRuns:
     def budget(self):
         """What the page says about the runs."""
         options = self.options
-        commit = subprocess.run(["git", "-C", study.ROOT, "rev-parse", "--short", "HEAD"], capture_output=True,
-                                text=True, check=True).stdout.strip()
         return (
             f"SmolLM2-135M-Instruct with bf16 weights, {options.steps} steps of {BATCH} records (at most {CONTEXT} "
             f"tokens) of the shipped commonsense and arithmetic samples, mixed; {HELD_OUT} held-out records; greedy "
             f"answers to {options.questions} questions of each of the 7 commonsense and 4 arithmetic test sets "
             f"({TASKS['commonsense'][1]} and {TASKS['arithmetic'][1]} new tokens at most), accuracy by the published "
             f"extraction. Mean ± standard deviation over seeds. CPU time is that of one thread, {options.jobs} runs "
-            f"beside each other. Commit {commit}.")
+            f"beside each other. Commit {study.commit()}.")
