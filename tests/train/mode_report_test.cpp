@@ -101,7 +101,8 @@ TEST(ModeReport, ARunningSumTravelsWhereItIsFewerBytes) {
   const ModeTransport cost = mode_transport(config, plan);
   EXPECT_EQ(cost.state_bytes, 4 * tokens * width * (2 + 2 + 1 + 1));
   EXPECT_EQ(cost.mixture_bytes, 4 * tokens * (width + 6) * 2);
-  expect(config, Transport::mixture, "a running sum of late layers and their weights travel, 8 MiB");
+  expect(config, Transport::mixture,
+         "a running sum of late layers and their weights travel, 8 MiB");
   TrainConfig shrinks = config;
   shrinks.mode.shrink.below = 0.05;
   expect(shrinks, Transport::states, "may move to a later stage");
