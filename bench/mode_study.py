@@ -12,7 +12,6 @@ runs are those of tuning_study.py. May be stopped at any point; the page is writ
 import argparse
 import copy
 import functools
-import json
 import pathlib
 import re
 
@@ -73,19 +72,16 @@ class ModeStudy:
         self.exiting.tune(EXITING, settings, self.first, self.tuned.rate("LoRA"), keep=True)
 
     def exit_setting(self, name, more):
-        """Accuracy in batches; processor time of a token where one question is answered after the other."""
-        rate = self.tuned.rate("LoRA")
-        checkpoint = self.exiting.run(EXITING, self.first, rate)
+        """Accuracy and depth of batches; how much faster than through all layers, and the bound."""
+        checkpoint = self.exiting.run(EXITING, self.first, self.tuned.rate("LoRA"))
 
         def make(folder):
-            found = {"times": 1.0, "bound": 1.0, "layers": None}
-            for task in tuned_runs.TASKS:
-                found[task] = self.exiting.score(folder, task, checkpoint, *more)
-            if more:
-                found |= self.speed(folder, checkpoint, more)
-                report = json.loads((folder / f"{DEPTH_TASK}.json").read_text())["answers"]
-                found["layers"] = report["seeds"][0]["exits"]["layers"]
-            return found
+            reports = {task: self.exiting.answer(folder, task, checkpoint, *more) for task in tuned_runs.TASKS}
+            found = {task: self.exiting.score(report) for task, report in reports.items()}
+            if not more:
+                return found | {"times": 1.0, "bound": 1.0, "layers": None}
+            depth = reports[DEPTH_TASK]["seeds"][0]["exits"]["layers"]
+            return found | self.speed(folder, checkpoint, more) | {"layers": depth}
 
         return self.tuned.runs.once("exit " + name, self.exit_key(), make)
 
@@ -93,9 +89,8 @@ class ModeStudy:
         """Exits and all layers in turns, one prompt at a time: how many times as fast in the median, and the bound."""
         prompts = folder / "prompts.txt"
         prompts.write_text("\n".join(SPEED_PROMPTS) + "\n")
-        study.run_alone([study.ROOT / "build/bin/fathom", "generate", f"--checkpoint={checkpoint}", "--threads=1",
-                         f"--prompt-file={prompts}", f"--max-new={SPEED_NEW}", "--exit-compare", *more],
-                        folder / "speed.log")
+        study.run_alone(study.fathom("generate", f"--checkpoint={checkpoint}", f"--prompt-file={prompts}",
+                                     f"--max-new={SPEED_NEW}", "--exit-compare", *more), folder / "speed.log")
         said = re.search(r"in the median ([0-9.]+) times as fast.* at most ([0-9.]+)",
                          (folder / "speed.log").read_text())
         return {"times": float(said[1]), "bound": float(said[2])}

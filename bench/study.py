@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def fathom(command, *options):
     """The words of a call with one thread, which every command that runs a model takes its own option for."""
-    threads = {"train": ["--run.threads=1"], "evaluate": ["--threads=1"]}.get(command, [])
+    threads = {"train": ["--run.threads=1"], "evaluate": ["--threads=1"], "generate": ["--threads=1"]}.get(command, [])
     return [ROOT / "build/bin/fathom", command, *threads, *options]
 
 

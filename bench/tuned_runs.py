@@ -78,19 +78,19 @@ class TunedRuns:
                 "parameters": study.trained_parameters(run)}
 
     def answer(self, folder, task, checkpoint, *more):
-        """Processor seconds of answering a task's questions, and the report."""
+        """The report of a task's answers."""
         questions, new = TASKS[task]
         file = folder / f"{task}.json"
-        seconds = study.run_alone(
+        study.run_alone(
             study.fathom("evaluate", f"--checkpoint={checkpoint}", f"--task={task}",
                          f"--prompts={SAMPLES / questions}", "--template=alpaca",
                          f"--questions={self.options.questions}", f"--max-new={new}", "--batch=32",
                          f"--output={file}", *more), folder / f"{task}.log")
-        return seconds, json.loads(file.read_text())["answers"]
+        return json.loads(file.read_text())["answers"]
 
-    def score(self, folder, task, checkpoint, *more):
+    def score(self, report):
         """Percent of right answers, by the extraction that published tables use."""
-        return self.answer(folder, task, checkpoint, *more)[1]["accuracy"]["legacy"]["mean"]
+        return report["accuracy"]["legacy"]["mean"]
 
     def key(self, seed, rate):
         return f"seed{seed}-steps{self.options.steps}-lr{rate:g}"
@@ -109,7 +109,7 @@ class TunedRuns:
         self.trained(name, settings, seed, rate)
         run = self.run(name, seed, rate)
         self.runs.once(name, self._answers(seed, rate),
-                       lambda folder: {task: self.score(folder, task, run) for task in TASKS})
+                       lambda folder: {task: self.score(self.answer(folder, task, run)) for task in TASKS})
         if not keep:
             study.drop_checkpoints(run)
 

@@ -37,7 +37,7 @@ StateLosses place_losses(const EnginePlan& plan, const Engine::Losses& losses,
     ends.push_back(sites.size());
   }
   if (vote != nullptr) {
-    const std::vector<methods::Site> of_vote = vote_sites(plan, *vote);
+    const std::vector<methods::Site> of_vote = vote_sites(plan);
     sites.insert(sites.end(), of_vote.begin(), of_vote.end());
     placed.without_tape = StateRoutes(plan.student_layers, nullptr, of_vote);
     placed.first_sum_sender = first_sum_sender(plan);
@@ -107,7 +107,7 @@ Engine::Engine(Device& device, comm::ProcessGrid& grid, const TrainConfig& confi
     declare_more = [&](model::ParameterSet& set) {
       for (const StateLosses::Placed& one : placed.losses)
         one.loss->declare(one.sites, place.tp == 0, set);
-      if (vote_) vote_->declare(place.tp == 0, set, vote_part(plan_, *vote_, place.pp));
+      if (vote_) vote_->declare(place.tp == 0, set, vote_part(plan_, place.pp));
     };
   const auto trainable = [&](const std::string& name) {
     return train && trains(config_, plan_, name);

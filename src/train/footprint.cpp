@@ -89,15 +89,14 @@ double projector_size(const TrainConfig& config, const EnginePlan& plan, int sta
 
 // Late layers that a stage gives a vote to itself.
 std::int64_t own_votes(const EnginePlan& plan, int stage) {
-  const auto part = vote_part(plan, methods::mode::LateVote(*plan.mode, plan.student), stage);
+  const auto part = vote_part(plan, stage);
   return part.end - part.first;
 }
 
 AddedSize added_size(const EnginePlan& plan, const GridConfig& grid, int stage) {
   AddedSize size = plan.moc.enabled ? moc_size(plan, grid, stage) : adapter_size(plan, stage);
   if (!plan.mode) return size;
-  const methods::mode::LateVote vote(*plan.mode, plan.student);
-  const auto votes = methods::mode::size_of(*plan.mode, plan.student, vote_part(plan, vote, stage));
+  const auto votes = methods::mode::size_of(*plan.mode, plan.student, vote_part(plan, stage));
   size.all += static_cast<double>(votes.added);
   size.trained += static_cast<double>(votes.trained);  // the model's final norm among them
   return size;
@@ -137,8 +136,7 @@ double head_values(const TrainConfig& config, const EnginePlan& plan, double tok
   if (plan.mode && plan.vote_transport == methods::mode::Transport::mixture) ++k;  // the sum so far
   double values = logit_values(config, plan, tokens) + 3 * static_cast<double>(k) * tokens * width;
   if (!plan.mode) return values;
-  const StateRoutes routes(plan.student_layers, nullptr,
-                           vote_sites(plan, methods::mode::LateVote(*plan.mode, plan.student)));
+  const StateRoutes routes(plan.student_layers, nullptr, vote_sites(plan));
   values += 2 * tokens * static_cast<double>(plan.student.hidden) *
             static_cast<double>(routes.routes().size());
   if (head_products(config, plan) > 1)

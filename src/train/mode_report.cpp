@@ -72,9 +72,7 @@ std::string mode_transport_text(const TrainConfig& config, const EnginePlan& pla
                 " more of heads, and take ", gflop(cost.early_flops), " off the last stage");
   else
     text += str("; a running sum would move ", sum);
-  const char* why = states_needed(config, plan);
-  if (products == 1 && cost.mixture_bytes >= cost.state_bytes) why = "it is no less";
-  return text + str(": not done, for ", why, "\n");
+  return text + str(": not done, for ", states_needed(config, plan), "\n");
 }
 
 }  // namespace fathom::train

@@ -19,18 +19,17 @@ struct ModeTransport {
 };
 ModeTransport mode_transport(const TrainConfig& config, const EnginePlan& plan);
 
-/// Why late states travel although a running sum would be fewer bytes; null if they need not. A sum
-/// is enough for a loss that asks no single layer, of a stage that is read by nobody else.
+/// Why late states travel and no running sum does; null if one may and is fewer bytes. A sum is
+/// enough for a loss that asks no single layer, of norms and a router that nobody else reads.
 const char* states_needed(const TrainConfig& config, const EnginePlan& plan);
 
-/// The way that a training run takes: the running sum where it is enough and fewer bytes.
+/// The way that a training run takes: the running sum unless states are needed.
 methods::mode::Transport choose_transport(const TrainConfig& config, const EnginePlan& plan);
 
 /// What a stage has of the vote of plan.mode, and the states that the stages need for it, one site
 /// for each stage that has some.
-methods::mode::VotePart vote_part(const EnginePlan& plan, const methods::mode::LateVote& vote,
-                                  int stage);
-std::vector<methods::Site> vote_sites(const EnginePlan& plan, const methods::mode::LateVote& vote);
+methods::mode::VotePart vote_part(const EnginePlan& plan, int stage);
+std::vector<methods::Site> vote_sites(const EnginePlan& plan);
 
 /// The first stage that sends a running sum on; the last one if none travels.
 int first_sum_sender(const EnginePlan& plan);

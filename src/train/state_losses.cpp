@@ -49,8 +49,7 @@ std::vector<methods::Site> state_sites(const EnginePlan& plan) {
   std::vector<methods::Site> sites = methods::pair_sites(plan.mta_layers);
   if (!plan.fdd_layers.empty()) sites.push_back(methods::head_site(plan.fdd_layers));
   if (plan.mode)
-    for (methods::Site& site : vote_sites(plan, methods::mode::LateVote(*plan.mode, plan.student)))
-      sites.push_back(std::move(site));
+    for (methods::Site& site : vote_sites(plan)) sites.push_back(std::move(site));
   return sites;
 }
 

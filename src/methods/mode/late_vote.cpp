@@ -77,10 +77,7 @@ LateVote::LateVote(const ModeSpec& spec, const model::ModelSpec& model)
 }
 
 Site LateVote::site() const {
-  Site site{.states = {}, .at_head = true};
-  for (std::int64_t i = spec_.routed() ? gate_layer() : gate_layer() + 1; i < layers_; ++i)
-    site.states.push_back({Side::student, i});
-  return site;
+  return site(part_of(1, layers_ + 1));
 }
 
 VotePart LateVote::part_of(std::int64_t first, std::int64_t end) const {

@@ -92,7 +92,7 @@ class LateVote {
   const ModeSpec& spec() const { return spec_; }
   /// The layer whose state is routed, n - k: late layers are those above it.
   std::int64_t gate_layer() const { return layers_ - spec_.k; }
-  /// Of the layers that vote. Last stage only, with a learnt router.
+  /// Of the layers that vote. On the stage that has a learnt router.
   const RouterWeights& router() const { return spec_.k < declared_k_ ? router_ : declared_router_; }
 
   /// Declares the parameters of a stage's part; the vote must outlive the set.
